@@ -1,0 +1,1 @@
+"""Argument parsing and rendering, one module per command, everything imported lazily."""

@@ -1,0 +1,1 @@
+"""List/watch adapter on the official Kubernetes client; the only package that imports it."""
