@@ -1,0 +1,129 @@
+"""The book: every pod and container this node's runtime told us about, and what we decided.
+
+One lock around plain dictionaries; entries are immutable and replaced, never edited, so that
+a reader outside the lock (the status page, a check after start) sees one consistent state.
+Events may come twice, late, out of order or for ids never seen: adding replaces, removing
+what is not there is nothing. Only claiming containers are asked about often, so their ids
+are kept apart.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from nri_claim2core.model.claim import Finding, Links
+from nri_claim2core.model.cpuset import CpuSet
+from nri_claim2core.model.envelope import Envelope
+from nri_claim2core.model.ids import ContainerId, SandboxId
+from nri_claim2core.model.records import ContainerRecord, PodRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The cpuset in force as last read back from the kernel."""
+
+    cpus: CpuSet
+    mems: CpuSet
+    when: str
+    "Which event it was read after, e.g. `PostStartContainer`."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One container: what it is, what it holds, what it is confined to, what was seen."""
+
+    pod: PodRecord
+    container: ContainerRecord
+    links: Links
+    envelope: Envelope
+    observed: Observed | None = None
+    violations: tuple[Finding, ...] = ()
+    "Findings of the last read-back; empty = the predicate held."
+    added_ns: Mapping[str, int] = field(default_factory=dict)
+    "Time our handler took, by event."
+
+
+class Book:
+    """All entries; every method is safe from any thread and never blocks on the host."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pods: dict[SandboxId, PodRecord] = {}
+        self._entries: dict[ContainerId, Entry] = {}
+        self._claiming: set[ContainerId] = set()
+
+    def put_pod(self, pod: PodRecord) -> None:
+        """Remember a pod sandbox; a second time replaces."""
+        with self._lock:
+            self._pods[pod.sandbox_id] = pod
+
+    def drop_pod(self, sandbox_id: SandboxId) -> None:
+        """Forget a pod sandbox and whatever containers of it are still known."""
+        with self._lock:
+            self._pods.pop(sandbox_id, None)
+            for entry in [e for e in self._entries.values() if e.pod.sandbox_id == sandbox_id]:
+                self._forget(entry.container.id)
+
+    def put(self, entry: Entry) -> None:
+        """Remember a container; a second time replaces."""
+        with self._lock:
+            self._entries[entry.container.id] = entry
+            if entry.links.links:
+                self._claiming.add(entry.container.id)
+            else:
+                self._claiming.discard(entry.container.id)
+
+    def get(self, container_id: ContainerId) -> Entry | None:
+        """Give the entry of a container, or None if it was never seen or is gone."""
+        with self._lock:
+            return self._entries.get(container_id)
+
+    def drop(self, container_id: ContainerId) -> Entry | None:
+        """Forget a container; gives what was known."""
+        with self._lock:
+            return self._forget(container_id)
+
+    def observe(
+        self, container_id: ContainerId, observed: Observed, violations: tuple[Finding, ...]
+    ) -> None:
+        """Note a read-back; nothing if the container is gone meanwhile."""
+        with self._lock:
+            entry = self._entries.get(container_id)
+            if entry is not None:
+                self._entries[container_id] = replace(
+                    entry, observed=observed, violations=violations
+                )
+
+    def note_time(self, container_id: ContainerId, event: str, spent_ns: int) -> None:
+        """Note how long our handler took for an event of a claiming container."""
+        with self._lock:
+            if container_id in self._claiming:
+                entry = self._entries[container_id]
+                self._entries[container_id] = replace(
+                    entry, added_ns={**entry.added_ns, event: spent_ns}
+                )
+
+    def rebuild(self, pods: Iterable[PodRecord], entries: Iterable[Entry]) -> None:
+        """Replace everything by what the runtime says exists (INV-RESTART)."""
+        pods_by_id = {pod.sandbox_id: pod for pod in pods}
+        by_id = {entry.container.id: entry for entry in entries}
+        with self._lock:
+            self._pods = pods_by_id
+            self._entries = by_id
+            self._claiming = {cid for cid, entry in by_id.items() if entry.links.links}
+
+    def claiming(self) -> list[Entry]:
+        """Give the entries with at least one link, in container id order."""
+        with self._lock:
+            return [self._entries[cid] for cid in sorted(self._claiming)]
+
+    def counts(self) -> tuple[int, int]:
+        """Give the number of pods and of containers."""
+        with self._lock:
+            return len(self._pods), len(self._entries)
+
+    def _forget(self, container_id: ContainerId) -> Entry | None:
+        self._claiming.discard(container_id)
+        return self._entries.pop(container_id, None)
