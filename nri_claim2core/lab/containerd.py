@@ -49,7 +49,7 @@ _STOP_DEADLINE_S = 10.0
 _IMPORT_DEADLINE_S = 30.0
 _POLL_S = 0.005
 # gRPC statuses of a CRI service that is coming up ("server is not initialized yet").
-_NOT_YET = frozenset({"UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"})
+_NOT_YET = frozenset({"UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED"})
 _LOG_TAIL_LINES = 15
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -340,7 +340,7 @@ class Containerd:
             self.cri.list_pods(timeout_s=5)
         except CriError as error:
             if error.status not in _NOT_YET:
-                raise
+                raise self._failure(f"does not serve CRI: {error.details}") from error
             return False
         return self.paths.nri_socket.is_socket()
 

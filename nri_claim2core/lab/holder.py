@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from nri_claim2core.lab.cgroups import BedCgroups
-from nri_claim2core.lab.cleanup import end_processes, remove_cgroups
+from nri_claim2core.lab.cleanup import end_processes, remove_cgroups, remove_files
 from nri_claim2core.lab.processes import mount_namespace
 
 READY = "ready"
@@ -46,14 +46,19 @@ def main(base: Path, parent: str) -> int:
     cgroups = BedCgroups(parent)
     end_processes(cgroups, mount_namespace("self"), frozenset({os.getpid()}))
     remove_cgroups(cgroups, parent if parent.endswith(".slice") else None)
-    _remove_from_outside(base)
+    _unmount_below(base)
+    remove_files(base)
     return 0
 
 
-def _remove_from_outside(base: Path) -> None:
-    # Our own mounts keep mount points busy: let go of them first, then of the files.
-    subprocess.run(["umount", str(base / "root")], check=False, capture_output=True)  # noqa: S603, S607
-    subprocess.run(["rm", "-rf", "--one-file-system", str(base)], check=False)  # noqa: S603, S607
+def _unmount_below(base: Path) -> None:
+    # Our own mounts (root, the containers' overlays) keep their mount points busy. Latest
+    # first; lazily, because overlays use what is on the root's tmpfs.
+    mountinfo = Path("/proc/self/mountinfo").read_text()
+    points = [line.split(" ")[4] for line in mountinfo.splitlines()]
+    for point in reversed(points):
+        if Path(point).is_relative_to(base):
+            subprocess.run(["umount", "--lazy", point], check=False)  # noqa: S603, S607
 
 
 if __name__ == "__main__":
