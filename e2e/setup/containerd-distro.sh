@@ -35,14 +35,8 @@ esac
 
 KEYRING="/usr/share/keyrings/$(echo "$ORIGIN" | tr 'DU' 'du')-archive-keyring.gpg"
 [ -r "$KEYRING" ] || unavailable "no archive keyring at $KEYRING"
-MIRROR="$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-	sed -n "s/^$ORIGIN //p" | head -n 1)"
-if [ -z "$MIRROR" ]; then
-	# No lists fetched yet: indextargets cannot tell the origin, so take the source
-	# entry that names this release itself.
-	MIRROR="$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-		sed -n "s/^$OWN //p" | head -n 1)"
-fi
+# What apt would fetch for this release: works with and without fetched lists.
+MIRROR="$(apt-get --print-uris update 2>/dev/null | sed -n "s|^'\(.*\)/dists/$OWN/.*|\1|p" | head -n 1)"
 [ -n "$MIRROR" ] || unavailable "apt has no source for $ORIGIN $OWN"
 
 WORK="$(mktemp -d)"
@@ -115,7 +109,7 @@ for suite in $NEWER; do
 	FOUND="$(version_of containerd "$SERIES.")"
 	[ -n "$FOUND" ] && break
 done
-[ -n "$FOUND" ] || unavailable "no containerd $SERIES in $OWN $NEWER: $(tail -n 1 "$WORK/update.log")"
+[ -n "$FOUND" ] || unavailable "no containerd $SERIES in $OWN $NEWER$(sed -n 's/^E: /: /p' "$WORK/update.log" | tail -n 1)"
 
 fetch_package containerd "$FOUND"
 place containerd containerd "$(upstream "$FOUND")" containerd ctr containerd-shim-runc-v2
