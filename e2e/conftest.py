@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nri_claim2core.lab.containerd import Containerd, Installation, find_installations
+from nri_claim2core.lab.errors import MissingError
 from nri_claim2core.lab.image import Image
 from nri_claim2core.lab.workload import lab_images
 
@@ -57,7 +58,12 @@ def installation(request: pytest.FixtureRequest) -> Installation:
 @pytest.fixture(scope="session")
 def images() -> Sequence[Image]:
     """Images of the bed, with the workload compiled where a compiler is."""
-    return lab_images(FIRST_MASK_SOURCE)
+    try:
+        return lab_images(FIRST_MASK_SOURCE)
+    except MissingError as error:
+        # Without images no series can run, so any required one makes it a failure.
+        skip_or_fail(next(iter(required_series()), ""), str(error))
+        raise
 
 
 @pytest.fixture(scope="module")

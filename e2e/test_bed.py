@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,10 @@ from nri_claim2core.lab.errors import CriError, LabError
 from nri_claim2core.lab.processes import in_mount_namespace, mount_namespace
 from nri_claim2core.lab.workload import FIRST_MASK_IMAGE, wait_for_first_mask
 
-pytestmark = pytest.mark.runtime
+pytestmark = [
+    pytest.mark.runtime,
+    pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1"),
+]
 
 
 @pytest.fixture
@@ -244,8 +248,14 @@ def test_pre_launched_plugin_is_started_with_its_socket(installation, tmp_path):
         },
         nri_registration_timeout_ms=500,
     )
-    with Containerd(installation, options=options):
-        text = report.read_text()
+    # The probe ends without registering: NRI before 0.7 takes that as its own failure.
+    fails = installation.version < (1, 7, 26)
+    with (
+        pytest.raises(LabError, match="failed to register plugin") if fails else nullcontext(),
+        Containerd(installation, options=options),
+    ):
+        pass
+    text = report.read_text()
     assert "NRI_PLUGIN_NAME='probe'" in text
     assert "NRI_PLUGIN_IDX='10'" in text
     assert "NRI_PLUGIN_SOCKET='3'" in text

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Bring the 2.1 series of containerd, runc and a static busybox from the distribution.
+# Bring the 2.1 series of containerd, runc and a static busybox from the distribution
+# (another series with CLAIM2CORE_DISTRO_SERIES, say 1.7).
 #
 # The release that this machine runs may carry an older containerd, so its newer suites
 # are asked too, through a private apt configuration: own lists, own status, nothing
@@ -28,7 +29,7 @@ have_all && report
 OWN="${VERSION_CODENAME:-}"
 case "${ID:-} ${ID_LIKE:-}" in
 ubuntu*) ORIGIN=Ubuntu COMPONENTS="main universe" NEWER="$OWN-updates devel" ;;
-*debian*) ORIGIN=Debian COMPONENTS=main NEWER="$OWN-backports trixie-backports forky sid" ;;
+*debian*) ORIGIN=Debian COMPONENTS=main NEWER="$OWN-backports trixie-backports forky sid trixie" ;;
 *) unavailable "the suites of '${ID:-this distribution}' are not known" ;;
 esac
 [ -n "$OWN" ] || OWN=sid
