@@ -1,0 +1,60 @@
+"""The call in progress, as its handler sees it: how long it may take, and whether it still counts.
+
+When a handler's time is up its call is answered for it and `cancelled` turns true. The
+handler may still be running then: it calls `check` before each side effect, so that nothing
+is done for a container whose creation was already refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+
+from google.protobuf.message import Message
+
+from nri_claim2core.model.errors import StaleError
+
+# Starts anywhere, so that the lines of two runs of the plugin do not share ids.
+_numbers = itertools.count(int.from_bytes(os.urandom(4), "big"))
+
+
+class Cancelled(StaleError):
+    """The call of this handler was already answered: do nothing more for it."""
+
+    code = "C2C-NRI-10"
+
+
+class Call:
+    """One request of the runtime.
+
+    `deadline` is in seconds of `time.monotonic`. Attributes may be read by any thread.
+    """
+
+    __slots__ = ("_number", "answered", "cancelled", "deadline", "method", "request", "started")
+
+    def __init__(self, method: str, request: Message, started: float, deadline: float) -> None:
+        self._number = next(_numbers)
+        self.method = method
+        "Name of the remote method, CreateContainer for instance."
+        self.request = request
+        self.started = started
+        self.deadline = deadline
+        self.cancelled = False
+        "Turns true once, when the deadline passed and the answer was given elsewhere."
+        self.answered = False
+        "Set by the session that owns the call, when the handler's answer was sent."
+
+    @property
+    def op(self) -> str:
+        """Eight hexadecimal digits that tell this call from others in logs."""
+        return f"{self._number & 0xFFFFFFFF:08x}"
+
+    def remaining(self) -> float:
+        """Give the seconds left, negative when the time is up. Blocking: never."""
+        return self.deadline - time.monotonic()
+
+    def check(self) -> None:
+        """Raise Cancelled when the call was already answered."""
+        if self.cancelled:
+            raise Cancelled(f"{self.method} {self.op} was already answered")
