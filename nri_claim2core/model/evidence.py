@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from nri_claim2core.model.cpuset import CpuSet
 from nri_claim2core.model.ids import ClaimUid, PodUid
+from nri_claim2core.model.kubelet import CpuManagerState
+from nri_claim2core.model.topology import NodeTopology
 
 
 class Source(enum.Enum):
@@ -111,3 +113,7 @@ class NodeEvidence:
     online: CpuSet | None = None
     "CPUs online; None when /sys could not be read."
     possible: CpuSet | None = None
+    topology: NodeTopology | None = None
+    "CPUs and memory nodes; None when /sys could not be read."
+    cpu_manager: CpuManagerState | None = None
+    "Kubelet's exclusive CPUs; None when there is no such file."
