@@ -22,6 +22,8 @@ from e2e.peers.go_runtime import GoRuntime, Line, PeerError, claim_uid, peer_bin
 
 BARE_PLUGIN = Path(__file__).parent / "bare_plugin.py"
 
+INDEX = "50"
+
 GO = "go"
 BINDING = "binding"
 OURS = "ours"
@@ -93,9 +95,7 @@ class Bench:
         self.directory = directory
         self.nr_claims = nr_claims
         self.root = directory / "root"
-        self.config = directory / "claim2core.yaml"
         write_evidence(self.root, nr_claims)
-        self.config.write_text("{}\n")
 
     @contextmanager
     def run(self, candidate: Candidate | None, *, containers: int = 0) -> Iterator[Running]:
@@ -119,11 +119,13 @@ class Bench:
                 yield from self._attach(candidate, runtime, Path(place))
 
     def _attach(self, candidate: Candidate, runtime: GoRuntime, place: Path) -> Iterator[Running]:
+        config = place / "claim2core.yaml"
+        config.write_text(configuration(runtime.socket_path, self.root))
         values = {
             "socket": str(runtime.socket_path),
-            "index": "50",
+            "index": INDEX,
             "name": candidate.name,
-            "config": str(self.config),
+            "config": str(config),
             "root": str(self.root),
             "python": sys.executable,
         }
@@ -160,6 +162,18 @@ class Bench:
         finally:
             process.kill()
             process.wait()
+
+
+def configuration(socket_path: Path, root: Path) -> str:
+    """Give the plugin role's configuration; JSON is YAML."""
+    return json.dumps(
+        {
+            "plugin": {"index": INDEX, "socketPath": str(socket_path)},
+            "cdi": {"specDirs": [str(root / "var" / "run" / "cdi")]},
+            "kubelet": {"root": str(root / "var" / "lib" / "kubelet")},
+            "metrics": {"listen": ""},
+        }
+    )
 
 
 def write_evidence(root: Path, nr_claims: int) -> None:
