@@ -200,11 +200,10 @@ def _kernel_element(text: str, element: str, nr_cpus: int) -> int:
     used, group = _number(text, element, used_text), _number(text, element, group_text)
     if group == 0 or used > group:
         raise CpuListError(text, f"{element!r}: a stride takes at most `group` of every `group`")
-    piece = (1 << used) - 1
-    mask = 0
-    for start in range(low, high + 1, group):
-        mask |= piece << start
-    return mask & whole
+    nr_groups = -(-(high + 1 - low) // group)
+    # One bit at the start of each group, times the piece: no loop over groups.
+    starts = ((1 << group * nr_groups) - 1) // ((1 << group) - 1)
+    return (((1 << used) - 1) * starts << low) & whole
 
 
 def _kernel_number(text: str, element: str, digits: str, nr_cpus: int) -> int:

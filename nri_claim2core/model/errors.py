@@ -74,6 +74,7 @@ class EnvelopeError(Claim2CoreError):
 
 
 _SHOWN_CHARACTERS = 60
+_SHOWN_RULE_CHARACTERS = 160
 
 
 class CpuListError(Claim2CoreError):
@@ -82,7 +83,11 @@ class CpuListError(Claim2CoreError):
     code = "C2C-CPUSET-01"
 
     def __init__(self, text: str, rule: str) -> None:
-        shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
-        super().__init__(f"CPU list {shown!r}: {rule}")
+        # The rule may quote an element, which can be as long as the list.
+        self.rule = _shortened(rule, _SHOWN_RULE_CHARACTERS)
         self.text = text
-        self.rule = rule
+        super().__init__(f"CPU list {_shortened(text, _SHOWN_CHARACTERS)!r}: {self.rule}")
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "..."
