@@ -11,7 +11,7 @@ The result says what to write (`own`), what to check (`foreign`) or nothing (`no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from typing import Final
 
 from nri_claim2core.claims.codes_table import finding
@@ -35,7 +35,7 @@ MAX_SHARES: Final = 262144
 """The kernel's maximum; a claim of more than 256 CPUs is capped as kubelet caps a request."""
 
 
-RESERVED_NAMESPACES: Final = frozenset({"kube-system"})
+RESERVED_NAMESPACES: Final[frozenset[str]] = frozenset({"kube-system"})
 """Default of the namespaces whose containers keep their memory nodes."""
 
 
@@ -47,7 +47,7 @@ def compute_envelope(
     *,
     topology: NodeTopology | None = None,
     kubelet_entry: CpuSet | None = None,
-    reserved_namespaces: Set[str] = RESERVED_NAMESPACES,
+    reserved_namespaces: frozenset[str] = RESERVED_NAMESPACES,
     creating: bool = True,
 ) -> Envelope:
     """Give what a container is confined to. Never raises.
@@ -84,23 +84,19 @@ def compute_envelope(
             refusal=refusal,
         )
     exclusive = _online_part(kubelet_entry, topology)
-    cpus = online | exclusive
-    if not cpus:
+    if not online | exclusive:
         if creating and not refusal:
             refusal = f"C2C-ENV-03: no CPU of {names} is online ({claimed})"
         return _unconfined("no CPU of its claims is online", findings, refusal)
-    reason = f"CPUs of {names}"
-    if exclusive - online:
-        reason += f" and kubelet's exclusive CPUs {exclusive}"
-    mems = CpuSet()
-    if topology is not None and pod.namespace not in reserved_namespaces:
-        mems = _memory_nodes(cpus, container.mems, topology, findings)
+    # Reserved containers keep the root's memory nodes.
+    near = None if pod.namespace in reserved_namespaces else topology
+    also = f" and kubelet's exclusive CPUs {exclusive}" if exclusive - online else ""
     return Envelope(
         ownership=ownership,
-        cpus=cpus,
-        mems=mems,
+        cpus=online | exclusive,
+        mems=_memory_nodes(online | exclusive, container.mems, near, findings),
         shares=None if exclusive else _shares(container, online),
-        reason=reason,
+        reason=f"CPUs of {names}{also}",
         findings=tuple(findings),
         refusal=refusal,
     )
@@ -113,9 +109,11 @@ def _online_part(kubelet_entry: CpuSet | None, topology: NodeTopology | None) ->
 
 
 def _memory_nodes(
-    cpus: CpuSet, arrived_text: str, topology: NodeTopology, findings: list[Finding]
+    cpus: CpuSet, arrived_text: str, topology: NodeTopology | None, findings: list[Finding]
 ) -> CpuSet:
     """Give the memory nodes to write; empty = leave them as they arrived."""
+    if topology is None:
+        return CpuSet()
     near = topology.memory_nodes_of(cpus)
     if not near:
         if topology.nodes:
