@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from nri_claim2core.model.envelope import Envelope, Ownership
 from nri_claim2core.model.ids import ContainerId, PodUid, SandboxId
 from nri_claim2core.model.records import ContainerRecord, ContainerState, PodRecord
 from nri_claim2core.nri import nri_pb2 as api
 
 CLAIM_ENV_PREFIX: Final = "DRA_CPUSET"
 """Entries that start so are kept verbatim; what they mean is decided in `claims`."""
+
+OWNER_ANNOTATION: Final = "claim2core.gthulhu.io/cpuset-owner"
+"""Container annotation that remembers who was found to write its cpuset at creation."""
+
+OWNER_SELF: Final = "claim2core"
 
 _STATES: Final = {
     api.CONTAINER_CREATED: ContainerState.CREATED,
@@ -56,6 +62,7 @@ def container_record(container: api.Container, *, cdi_reported: bool) -> Contain
         cdi_devices=cdi if cdi or cdi_reported else None,
         cgroups_path=container.linux.cgroups_path,
         pid=container.pid,
+        owned=container.annotations.get(OWNER_ANNOTATION, "") == OWNER_SELF,
         cpus=cpu.cpus,
         mems=cpu.mems,
         shares=cpu.shares.value if cpu.HasField("shares") else None,
@@ -69,3 +76,21 @@ def cpuset_update(container_id: str, cpus: str) -> api.ContainerUpdate:
     update = api.ContainerUpdate(container_id=container_id)
     update.linux.resources.cpu.cpus = cpus
     return update
+
+
+def adjustment(envelope: Envelope) -> api.CreateContainerResponse | None:
+    """Give the creation reply that confines a container to its envelope, None for "no change".
+
+    The owner annotation travels with the container through restarts of plugin and runtime.
+    """
+    if envelope.ownership is not Ownership.OWN or not envelope.cpus:
+        return None
+    response = api.CreateContainerResponse()
+    cpu = response.adjust.linux.resources.cpu
+    cpu.cpus = str(envelope.cpus)
+    if envelope.mems:
+        cpu.mems = str(envelope.mems)
+    if envelope.shares is not None:
+        cpu.shares.value = envelope.shares
+    response.adjust.annotations[OWNER_ANNOTATION] = OWNER_SELF
+    return response

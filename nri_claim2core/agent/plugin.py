@@ -1,0 +1,408 @@
+"""The plugin role's handlers: what is done at each moment of a container's life.
+
+Every handler follows one order: make records of the messages, decide (`decide`), check that
+the call is still wanted, then note it in the book and answer. Nothing is noted for a call
+whose time ran out: the runtime was told "no" meanwhile.
+
+Held here: INV-ENVELOPE (own cpusets re-asserted in every update, read back after start and
+update, a start outside the envelope refused) and INV-RESTART (Synchronize is the truth).
+There is no network, no Kubernetes and no unbounded wait in this module.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from nri_claim2core.agent.book import Book, Entry
+from nri_claim2core.agent.decide import Decider, Decision
+from nri_claim2core.agent.metrics import Metrics
+from nri_claim2core.agent.readback import ReadBack
+from nri_claim2core.agent.records import (
+    adjustment,
+    container_record,
+    cpuset_update,
+    pod_record,
+)
+from nri_claim2core.model.claim import Finding
+from nri_claim2core.model.envelope import Ownership
+from nri_claim2core.model.ids import ContainerId, SandboxId
+from nri_claim2core.model.records import ContainerRecord, PodRecord
+from nri_claim2core.nri import Call, Plugin, RpcError, StatusCode
+from nri_claim2core.nri import nri_pb2 as api
+from nri_claim2core.nri.events_table import Event, mask_of
+
+log = logging.getLogger(__name__)
+
+
+class Claim2CorePlugin(Plugin):
+    """Keeps every claiming container inside its envelope.
+
+    `decider` may be exchanged at any time (configuration reload); running containers keep
+    what was decided for them.
+    """
+
+    def __init__(
+        self,
+        *,
+        decider: Decider,
+        readback: ReadBack,
+        book: Book,
+        metrics: Metrics,
+        validate: bool = False,
+        on_configure: Callable[[api.ConfigureRequest], None] = lambda _request: None,
+        on_synchronized: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__()
+        self.decider = decider
+        self._readback = readback
+        self._book = book
+        self._metrics = metrics
+        self._validate = validate
+        self._on_configure = on_configure
+        self._on_synchronized = on_synchronized
+        self._cdi_reported = False
+        self._pending_pods: dict[SandboxId, PodRecord] = {}
+        self._pending: list[ContainerRecord] = []
+
+    # -- registration ---------------------------------------------------------------------
+
+    def configure(self, request: api.ConfigureRequest) -> int | None:
+        """Take the runtime's text and learn what this runtime reports.
+
+        Validation is subscribed only when asked for: a hang there fails every creation.
+        """
+        self._on_configure(request)
+        self._cdi_reported = reports_cdi_devices(
+            request.runtime_name, request.runtime_version, request.NRI_version
+        )
+        self._pending_pods, self._pending = {}, []
+        if self._validate:
+            return None
+        return self.implemented_events() & ~mask_of(Event.VALIDATE_CONTAINER_ADJUSTMENT)
+
+    def synchronize_part(
+        self, pods: Sequence[api.PodSandbox], containers: Sequence[api.Container]
+    ) -> None:
+        """Make records of one part; the messages are not kept."""
+        for pod in pods:
+            self._pending_pods[SandboxId(pod.id)] = pod_record(pod)
+        self._pending.extend(
+            container_record(container, cdi_reported=self._cdi_reported)
+            for container in containers
+        )
+
+    def synchronize(
+        self, pods: Sequence[api.PodSandbox], containers: Sequence[api.Container]
+    ) -> Sequence[api.ContainerUpdate] | None:
+        """Rebuild everything from what exists; put back cpusets that are ours and were lost.
+
+        Nothing is refused here. Reading back what is in force is left to the time after the
+        answer, which has to come within the runtime's time-out.
+        """
+        pods_by_id, records = self._pending_pods, self._pending
+        self._pending_pods, self._pending = {}, []
+        entries: list[Entry] = []
+        for container, decision in self.decider.at_synchronize(pods_by_id, records):
+            pod = pods_by_id.get(container.sandbox_id) or orphan_pod(container)
+            entries.append(make_entry(pod, container, decision))
+        self._book.rebuild(pods_by_id.values(), entries)
+        updates = []
+        for entry in entries:
+            envelope = entry.envelope
+            if envelope.ownership is Ownership.OWN and entry.container.cpus != str(envelope.cpus):
+                update = cpuset_update(entry.container.id, str(envelope.cpus))
+                update.ignore_failure = True
+                updates.append(update)
+        pods_known, containers_known = self._book.counts()
+        log.info(
+            "synchronized",
+            extra={
+                "pods": pods_known,
+                "containers": containers_known,
+                "claiming": len(self._book.claiming()),
+                "cpusets_put_back": len(updates),
+            },
+        )
+        self._publish_gauges()
+        self._on_synchronized()
+        return updates
+
+    # -- pod sandboxes --------------------------------------------------------------------
+
+    def run_pod_sandbox(
+        self, request: api.RunPodSandboxRequest, call: Call
+    ) -> api.RunPodSandboxResponse | None:
+        """Remember the sandbox."""
+        del call
+        self._book.put_pod(pod_record(request.pod))
+        return None
+
+    def stop_pod_sandbox(
+        self, request: api.StopPodSandboxRequest, call: Call
+    ) -> api.StopPodSandboxResponse | None:
+        """Forget the sandbox and what was left in it: its containers are stopped."""
+        del call
+        self._forget_pod(request.pod)
+        return None
+
+    def remove_pod_sandbox(
+        self, request: api.RemovePodSandboxRequest, call: Call
+    ) -> api.RemovePodSandboxResponse | None:
+        """Forget the sandbox, also when its stop was never seen."""
+        del call
+        self._forget_pod(request.pod)
+        return None
+
+    # -- containers -----------------------------------------------------------------------
+
+    def create_container(
+        self, request: api.CreateContainerRequest, call: Call
+    ) -> api.CreateContainerResponse | None:
+        """Link, decide and confine; an unproven claim changes nothing unless configured."""
+        started = time.perf_counter_ns()
+        pod = pod_record(request.pod)
+        container = container_record(request.container, cdi_reported=self._cdi_reported)
+        decision = self.decider.at_create(pod, container, self._book.claiming())
+        call.check()
+        self._report(pod, container, decision, call)
+        if decision.refusal:
+            raise RpcError(StatusCode.FAILED_PRECONDITION, decision.refusal)
+        self._book.put(make_entry(pod, container, decision))
+        self._note(container.id, "CreateContainer", started)
+        return adjustment(decision.envelope)
+
+    def post_create_container(
+        self, request: api.PostCreateContainerRequest, call: Call
+    ) -> api.PostCreateContainerResponse | None:
+        """Take over what only now is known (pid and cgroup on CRI-O)."""
+        del call
+        self._refresh(request.container)
+        return None
+
+    def start_container(
+        self, request: api.StartContainerRequest, call: Call
+    ) -> api.StartContainerResponse | None:
+        """Check, before the workload's first instruction, that its cpuset is in force.
+
+        Raises: RpcError when a container that is ours would start outside its envelope;
+        containerd then aborts the start, CRI-O only logs it.
+        """
+        started = time.perf_counter_ns()
+        entry = self._refresh(request.container)
+        if entry is None or not entry.links.granted:
+            return None
+        violations = self._read_back(entry, "StartContainer")
+        call.check()
+        outside = [v for v in violations if v.severity == "error"]
+        self._note(entry.container.id, "StartContainer", started)
+        if outside and entry.envelope.ownership is Ownership.OWN:
+            raise RpcError(StatusCode.FAILED_PRECONDITION, f"start refused: {outside[0].message}")
+        return None
+
+    def post_start_container(
+        self, request: api.PostStartContainerRequest, call: Call
+    ) -> api.PostStartContainerResponse | None:
+        """Read back the cpuset the running container has."""
+        del call
+        self._read_back_after(request.container, "PostStartContainer")
+        return None
+
+    def update_container(
+        self, request: api.UpdateContainerRequest, call: Call
+    ) -> api.UpdateContainerResponse | None:
+        """Re-assert the cpuset of a container that is ours, whatever the request asks for."""
+        started = time.perf_counter_ns()
+        container_id = ContainerId(request.container.id)
+        entry = self._book.get(container_id) or self._adopt(request.pod, request.container)
+        if not entry.links.links:
+            return None
+        asked = request.linux_resources.cpu.cpus
+        decision = self.decider.at_update(entry, asked, self._book.claiming())
+        call.check()
+        self._book.put(
+            replace(entry, envelope=decision.envelope, links=decision.links)
+        )
+        self._note(container_id, "UpdateContainer", started)
+        if decision.envelope.ownership is not Ownership.OWN:
+            return None
+        cpus = str(decision.envelope.cpus)
+        if asked and asked != cpus:
+            log.info(
+                "cpuset re-asserted",
+                extra={"container": container_id, "asked": asked, "kept": cpus, "op": call.op},
+            )
+        return api.UpdateContainerResponse(update=[cpuset_update(container_id, cpus)])
+
+    def post_update_container(
+        self, request: api.PostUpdateContainerRequest, call: Call
+    ) -> api.PostUpdateContainerResponse | None:
+        """Read back the cpuset after the runtime applied an update."""
+        del call
+        self._read_back_after(request.container, "PostUpdateContainer")
+        return None
+
+    def stop_container(
+        self, request: api.StopContainerRequest, call: Call
+    ) -> api.StopContainerResponse | None:
+        """Forget the container: its processes are gone. Late or repeated stops are nothing."""
+        del call
+        self._forget(request.container.id)
+        return None
+
+    def remove_container(
+        self, request: api.RemoveContainerRequest, call: Call
+    ) -> api.RemoveContainerResponse | None:
+        """Forget the container, also when its stop was never seen (a failed creation)."""
+        del call
+        self._forget(request.container.id)
+        return None
+
+    def validate_container_adjustment(
+        self, request: api.ValidateContainerAdjustmentRequest, call: Call
+    ) -> api.ValidateContainerAdjustmentResponse | None:
+        """Reject a creation whose final cpuset would leave the envelope (when subscribed)."""
+        del call
+        entry = self._book.get(ContainerId(request.container.id))
+        if entry is None or not entry.links.granted:
+            return None
+        final = request.adjust.linux.resources.cpu.cpus or request.container.linux.resources.cpu.cpus
+        reason = self.decider.validate(entry, final, self._book.claiming())
+        if not reason:
+            return None
+        log.warning("adjustment rejected", extra={"container": entry.container.id, "why": reason})
+        return api.ValidateContainerAdjustmentResponse(reject=True, reason=reason)
+
+    # -- when a handler's time is up ------------------------------------------------------
+
+    def deadline_reached(self, method: str, request: object) -> None:
+        """Give the answer for a handler that did not finish.
+
+        Raises: RpcError for a creation that has any sign of a claim: it must not start
+        unconfined. Everything else goes on unchanged.
+        """
+        self._metrics.budget_exhausted()
+        if isinstance(request, api.CreateContainerRequest):
+            container = container_record(request.container, cdi_reported=self._cdi_reported)
+            if self.decider.has_sign_of_claim(container):
+                raise RpcError(
+                    StatusCode.UNAVAILABLE,
+                    f"container {container.name!r} has a claim and its CPUs could not be "
+                    f"determined in time; the creation will be retried by kubelet",
+                )
+
+    # -- helpers --------------------------------------------------------------------------
+
+    def verify_all(self) -> None:
+        """Read back every claiming container once. Blocking: host reads, two files each."""
+        for entry in self._book.claiming():
+            if entry.links.granted:
+                self._read_back(entry, "Synchronize")
+
+    def _adopt(self, pod: api.PodSandbox, container: api.Container) -> Entry:
+        # An event for a container never seen: it was created while we registered.
+        record = pod_record(pod)
+        made = container_record(container, cdi_reported=self._cdi_reported)
+        [(_, decision)] = self.decider.at_synchronize({record.sandbox_id: record}, [made])
+        entry = make_entry(record, made, decision)
+        self._book.put(entry)
+        return entry
+
+    def _refresh(self, container: api.Container) -> Entry | None:
+        entry = self._book.get(ContainerId(container.id))
+        if entry is None or not entry.links.links:
+            return entry
+        record = replace(
+            entry.container,
+            pid=container.pid or entry.container.pid,
+            cgroups_path=container.linux.cgroups_path or entry.container.cgroups_path,
+        )
+        entry = replace(entry, container=record)
+        self._book.put(entry)
+        return entry
+
+    def _read_back_after(self, container: api.Container, event: str) -> None:
+        started = time.perf_counter_ns()
+        entry = self._refresh(container)
+        if entry is not None and entry.links.granted:
+            self._read_back(entry, event)
+            self._note(entry.container.id, event, started)
+
+    def _read_back(self, entry: Entry, event: str) -> tuple[Finding, ...]:
+        observed, violations = self._readback.check(entry, event, self._book.claiming())
+        if observed is not None:
+            self._book.observe(entry.container.id, observed, violations)
+        for violation in violations:
+            self._metrics.violation(violation.code)
+            log.log(
+                logging.ERROR if violation.severity == "error" else logging.WARNING,
+                "cpuset read back",
+                extra={
+                    "container": entry.container.id,
+                    "pod": f"{entry.pod.namespace}/{entry.pod.name}",
+                    "event": event,
+                    "code": violation.code,
+                    "finding": violation.message,
+                },
+            )
+        return violations
+
+    def _report(
+        self, pod: PodRecord, container: ContainerRecord, decision: Decision, call: Call
+    ) -> None:
+        links = decision.links
+        for link in links.links:
+            self._metrics.verdict(link.verdict)
+        problems = [link for link in links.links if link.code]
+        if not links.links and not links.findings:
+            return
+        log.log(
+            logging.WARNING if problems or decision.refusal else logging.INFO,
+            "container refused" if decision.refusal else "container linked",
+            extra={
+                "op": call.op,
+                "pod": f"{pod.namespace}/{pod.name}",
+                "container": container.id,
+                "name": container.name,
+                "claims": {link.claim_uid: link.verdict.value for link in links.links},
+                "cpus": str(decision.envelope.cpus),
+                "mems": str(decision.envelope.mems),
+                "ownership": decision.envelope.ownership.value,
+                "findings": [
+                    *(f"{link.code}: {link.reason}" for link in problems),
+                    *(f"{f.code}: {f.message}" for f in links.findings),
+                    *(f"{f.code}: {f.message}" for f in decision.envelope.findings),
+                ],
+            },
+        )
+
+    def _note(self, container_id: ContainerId, event: str, started_ns: int) -> None:
+        self._book.note_time(container_id, event, time.perf_counter_ns() - started_ns)
+        if event == "CreateContainer":
+            self._publish_gauges()
+
+    def _forget(self, container_id: str) -> None:
+        if self._book.drop(ContainerId(container_id)) is not None:
+            self._publish_gauges()
+
+    def _forget_pod(self, pod: api.PodSandbox) -> None:
+        self._book.drop_pod(SandboxId(pod.id))
+        self._publish_gauges()
+
+    def _publish_gauges(self) -> None:
+        pass
+
+
+def make_entry(pod: PodRecord, container: ContainerRecord, decision: Decision) -> Entry:
+    """Give the book's entry for a container and what was decided for it."""
+    return Entry(
+        pod=pod, container=container, links=decision.links, envelope=decision.envelope
+    )
+
+
+def orphan_pod(container: ContainerRecord) -> PodRecord:
+    """Give a stand-in for a sandbox the runtime did not list; it matches no pod UID."""
+    return PodRecord(sandbox_id=container.sandbox_id, uid=PodUid(""))
