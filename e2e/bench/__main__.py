@@ -1,6 +1,6 @@
 """Compare our plugin with a minimal Go plugin, through the same Go runtime library.
 
-usage: python -m e2e.bench [-o json] [--quick] [--ours COMMAND] [--without ours,binding]
+usage: python -m e2e.bench [-o json] [--quick | --smoke] [--ours COMMAND] [--without ours,binding]
 
 Candidates take turns in every measurement, so that a machine that gets busy in between
 hits all of them. Each has a runtime of its own and is the only plugin on it; times are those
@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +44,24 @@ MIB_KIB = 1024.0
 MS_NS = 1e6
 US_NS = 1e3
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is measured."""
+
+    starts: int
+    rounds: int
+    calls: int
+    """In each round, of each candidate."""
+    syncs: int
+    sample_s: float
+    """How long to look at the machine's other work before."""
+
+
+FULL = Size(starts=9, rounds=20, calls=250, syncs=5, sample_s=1.0)
+QUICK = Size(starts=3, rounds=4, calls=100, syncs=1, sample_s=1.0)
+SMOKE = Size(starts=1, rounds=1, calls=20, syncs=1, sample_s=0.1)
+
 median = partial(quantile, share=0.5)
 p99 = partial(quantile, share=0.99)
 
@@ -55,23 +74,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PeerError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 3
-    machine = read_machine()
+    size: Size = options.size
+    machine = read_machine(size.sample_s)
     warn_if_busy(machine)
     with tempfile.TemporaryDirectory(prefix="c2c-bench-") as directory:
         bench = Bench(Path(directory), nr_claims=machine.cpus)
         try:
             figures = [
-                *measure_starts(bench, candidates, rounds=3 if options.quick else 9),
+                *measure_starts(bench, candidates, rounds=size.starts),
                 *measure_calls(
                     bench,
                     candidates,
-                    rounds=3 if options.quick else 20,
-                    calls=100 if options.quick else 250,
+                    rounds=size.rounds,
+                    calls=size.calls,
                     pause_us=options.pause_us,
                 ),
-                *measure_sync(bench, candidates, rounds=1 if options.quick else 5),
+                *measure_sync(bench, candidates, rounds=size.syncs),
             ]
-        except PeerError as error:
+        except (PeerError, OSError) as error:
             print(f"bench: {error}", file=sys.stderr)
             return 1
     document = report(machine, figures, candidates)
@@ -86,7 +106,22 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m e2e.bench", description=__doc__)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    parser.add_argument("--quick", action="store_true", help="a minute less, and less certain")
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument(
+        "--quick",
+        dest="size",
+        action="store_const",
+        const=QUICK,
+        help="in a few seconds, and less certain",
+    )
+    sizes.add_argument(
+        "--smoke",
+        dest="size",
+        action="store_const",
+        const=SMOKE,
+        help="only shows that everything runs",
+    )
+    parser.set_defaults(size=FULL)
     parser.add_argument(
         "--ours",
         default=OWN_COMMAND,
