@@ -209,11 +209,11 @@ def _keys_of(path: str) -> list[str]:
 
 
 def _hint_for_key(key: str, keys: list[str]) -> str:
+    if key in OPTIONS:
+        return "nest it: one mapping for each part of the name"
     here = nearest(key, keys)
     if here.startswith("did you mean"):
         return here
-    if key in OPTIONS:
-        return "nest it: one mapping for each part of the name"
     for option in OPTIONS:
         # The right key under the wrong section.
         if option.rpartition(".")[2] == key:
