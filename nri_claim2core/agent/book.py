@@ -10,12 +10,13 @@ are kept apart.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from nri_claim2core.model.claim import Finding, Links
 from nri_claim2core.model.cpuset import CpuSet
-from nri_claim2core.model.envelope import Envelope
+from nri_claim2core.model.envelope import Envelope, Ownership
 from nri_claim2core.model.ids import ContainerId, SandboxId
 from nri_claim2core.model.records import ContainerRecord, PodRecord
 
@@ -43,6 +44,20 @@ class Entry:
     "Findings of the last read-back; empty = the predicate held."
     added_ns: Mapping[str, int] = field(default_factory=dict)
     "Time our handler took, by event."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How many of what the book holds, for gauges."""
+
+    nr_pods: int
+    nr_containers: int
+    by_ownership: Mapping[str, float]
+    by_verdict: Mapping[str, float]
+    nr_violated: int
+    "Containers whose last read-back was outside their envelope."
+    nr_unverified: int
+    "Containers that hold a claim and were not read back yet."
 
 
 class Book:
@@ -119,10 +134,27 @@ class Book:
         with self._lock:
             return [self._entries[cid] for cid in sorted(self._claiming)]
 
-    def counts(self) -> tuple[int, int]:
-        """Give the number of pods and of containers."""
+    def tally(self) -> Tally:
+        """Count what is in the book; the cost grows with claiming containers only."""
         with self._lock:
-            return len(self._pods), len(self._entries)
+            claiming = [self._entries[cid] for cid in self._claiming]
+            nr_pods, nr_containers = len(self._pods), len(self._entries)
+        owners = Counter(entry.envelope.ownership.value for entry in claiming)
+        owners[Ownership.NONE.value] += nr_containers - len(claiming)
+        return Tally(
+            nr_pods=nr_pods,
+            nr_containers=nr_containers,
+            by_ownership=owners,
+            by_verdict=Counter(
+                link.verdict.value for entry in claiming for link in entry.links.links
+            ),
+            nr_violated=sum(1 for entry in claiming if entry.violations),
+            nr_unverified=sum(
+                1
+                for entry in claiming
+                if entry.observed is None and entry.envelope.ownership is not Ownership.NONE
+            ),
+        )
 
     def _forget(self, container_id: ContainerId) -> Entry | None:
         self._claiming.discard(container_id)

@@ -15,10 +15,12 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
+
+from google.protobuf.message import Message
 
 from nri_claim2core.agent.book import Book, Entry
-from nri_claim2core.agent.decide import Decider, Decision
+from nri_claim2core.agent.decide import Decider, Decision, orphan_pod
 from nri_claim2core.agent.metrics import Metrics
 from nri_claim2core.agent.readback import ReadBack
 from nri_claim2core.agent.records import (
@@ -27,15 +29,18 @@ from nri_claim2core.agent.records import (
     cpuset_update,
     pod_record,
 )
+from nri_claim2core.agent.runtimes import reports_cdi_devices
 from nri_claim2core.model.claim import Finding
 from nri_claim2core.model.envelope import Ownership
 from nri_claim2core.model.ids import ContainerId, SandboxId
 from nri_claim2core.model.records import ContainerRecord, PodRecord
-from nri_claim2core.nri import Call, Plugin, RpcError, StatusCode
-from nri_claim2core.nri import nri_pb2 as api
-from nri_claim2core.nri.events_table import Event, mask_of
+from nri_claim2core.nri import Call, Code, Plugin, RpcError, api
+from nri_claim2core.nri.events_table import EVENT_OF_RPC
+from nri_claim2core.nri.plugin import implemented_events, mask_of
 
 log = logging.getLogger(__name__)
+
+_VALIDATION: Final = EVENT_OF_RPC["ValidateContainerAdjustment"].mask
 
 
 class Claim2CorePlugin(Plugin):
@@ -82,7 +87,7 @@ class Claim2CorePlugin(Plugin):
         self._pending_pods, self._pending = {}, []
         if self._validate:
             return None
-        return self.implemented_events() & ~mask_of(Event.VALIDATE_CONTAINER_ADJUSTMENT)
+        return mask_of(implemented_events(self)) & ~_VALIDATION
 
     def synchronize_part(
         self, pods: Sequence[api.PodSandbox], containers: Sequence[api.Container]
@@ -91,8 +96,7 @@ class Claim2CorePlugin(Plugin):
         for pod in pods:
             self._pending_pods[SandboxId(pod.id)] = pod_record(pod)
         self._pending.extend(
-            container_record(container, cdi_reported=self._cdi_reported)
-            for container in containers
+            container_record(container, cdi_reported=self._cdi_reported) for container in containers
         )
 
     def synchronize(
@@ -103,6 +107,7 @@ class Claim2CorePlugin(Plugin):
         Nothing is refused here. Reading back what is in force is left to the time after the
         answer, which has to come within the runtime's time-out.
         """
+        del pods, containers  # taken part by part
         pods_by_id, records = self._pending_pods, self._pending
         self._pending_pods, self._pending = {}, []
         entries: list[Entry] = []
@@ -117,12 +122,12 @@ class Claim2CorePlugin(Plugin):
                 update = cpuset_update(entry.container.id, str(envelope.cpus))
                 update.ignore_failure = True
                 updates.append(update)
-        pods_known, containers_known = self._book.counts()
+        tally = self._book.tally()
         log.info(
             "synchronized",
             extra={
-                "pods": pods_known,
-                "containers": containers_known,
+                "pods": tally.nr_pods,
+                "containers": tally.nr_containers,
                 "claiming": len(self._book.claiming()),
                 "cpusets_put_back": len(updates),
             },
@@ -170,7 +175,7 @@ class Claim2CorePlugin(Plugin):
         call.check()
         self._report(pod, container, decision, call)
         if decision.refusal:
-            raise RpcError(StatusCode.FAILED_PRECONDITION, decision.refusal)
+            raise RpcError(Code.FAILED_PRECONDITION, decision.refusal)
         self._book.put(make_entry(pod, container, decision))
         self._note(container.id, "CreateContainer", started)
         return adjustment(decision.envelope)
@@ -193,14 +198,14 @@ class Claim2CorePlugin(Plugin):
         """
         started = time.perf_counter_ns()
         entry = self._refresh(request.container)
-        if entry is None or not entry.links.granted:
+        if entry is None or entry.envelope.ownership is Ownership.NONE:
             return None
         violations = self._read_back(entry, "StartContainer")
         call.check()
         outside = [v for v in violations if v.severity == "error"]
         self._note(entry.container.id, "StartContainer", started)
         if outside and entry.envelope.ownership is Ownership.OWN:
-            raise RpcError(StatusCode.FAILED_PRECONDITION, f"start refused: {outside[0].message}")
+            raise RpcError(Code.FAILED_PRECONDITION, f"start refused: {outside[0].message}")
         return None
 
     def post_start_container(
@@ -221,16 +226,15 @@ class Claim2CorePlugin(Plugin):
         if not entry.links.links:
             return None
         asked = request.linux_resources.cpu.cpus
-        decision = self.decider.at_update(entry, asked, self._book.claiming())
+        decision = self.decider.at_update(entry)
         call.check()
-        self._book.put(
-            replace(entry, envelope=decision.envelope, links=decision.links)
-        )
+        self._book.put(replace(entry, links=decision.links, envelope=decision.envelope))
         self._note(container_id, "UpdateContainer", started)
         if decision.envelope.ownership is not Ownership.OWN:
             return None
         cpus = str(decision.envelope.cpus)
         if asked and asked != cpus:
+            self._metrics.count("claim2core_cpusets_reasserted_total")
             log.info(
                 "cpuset re-asserted",
                 extra={"container": container_id, "asked": asked, "kept": cpus, "op": call.op},
@@ -267,9 +271,11 @@ class Claim2CorePlugin(Plugin):
         """Reject a creation whose final cpuset would leave the envelope (when subscribed)."""
         del call
         entry = self._book.get(ContainerId(request.container.id))
-        if entry is None or not entry.links.granted:
+        if entry is None or entry.envelope.ownership is Ownership.NONE:
             return None
-        final = request.adjust.linux.resources.cpu.cpus or request.container.linux.resources.cpu.cpus
+        final = (
+            request.adjust.linux.resources.cpu.cpus or request.container.linux.resources.cpu.cpus
+        )
         reason = self.decider.validate(entry, final, self._book.claiming())
         if not reason:
             return None
@@ -278,28 +284,30 @@ class Claim2CorePlugin(Plugin):
 
     # -- when a handler's time is up ------------------------------------------------------
 
-    def deadline_reached(self, method: str, request: object) -> None:
+    def deadline_reached(self, method: str, request: Message) -> Message | None:
         """Give the answer for a handler that did not finish.
 
         Raises: RpcError for a creation that has any sign of a claim: it must not start
         unconfined. Everything else goes on unchanged.
         """
-        self._metrics.budget_exhausted()
+        del method  # the runner counts it
         if isinstance(request, api.CreateContainerRequest):
             container = container_record(request.container, cdi_reported=self._cdi_reported)
             if self.decider.has_sign_of_claim(container):
+                self._metrics.count("claim2core_creations_refused_total", "deadline")
                 raise RpcError(
-                    StatusCode.UNAVAILABLE,
-                    f"container {container.name!r} has a claim and its CPUs could not be "
-                    f"determined in time; the creation will be retried by kubelet",
+                    Code.UNAVAILABLE,
+                    f"container {container.name!r} has signs of a claim and its CPUs could not "
+                    "be determined in time; kubelet tries the creation again",
                 )
+        return None
 
     # -- helpers --------------------------------------------------------------------------
 
     def verify_all(self) -> None:
         """Read back every claiming container once. Blocking: host reads, two files each."""
         for entry in self._book.claiming():
-            if entry.links.granted:
+            if entry.envelope.ownership is not Ownership.NONE:
                 self._read_back(entry, "Synchronize")
 
     def _adopt(self, pod: api.PodSandbox, container: api.Container) -> Entry:
@@ -327,16 +335,18 @@ class Claim2CorePlugin(Plugin):
     def _read_back_after(self, container: api.Container, event: str) -> None:
         started = time.perf_counter_ns()
         entry = self._refresh(container)
-        if entry is not None and entry.links.granted:
+        if entry is not None and entry.envelope.ownership is not Ownership.NONE:
             self._read_back(entry, event)
             self._note(entry.container.id, event, started)
 
     def _read_back(self, entry: Entry, event: str) -> tuple[Finding, ...]:
-        observed, violations = self._readback.check(entry, event, self._book.claiming())
+        observed, violations, result = self._readback.check(entry, event, self._book.claiming())
+        self._metrics.count("claim2core_readbacks_total", result)
         if observed is not None:
             self._book.observe(entry.container.id, observed, violations)
+        if result == "outside":
+            self._metrics.count("claim2core_envelope_violations_total")
         for violation in violations:
-            self._metrics.violation(violation.code)
             log.log(
                 logging.ERROR if violation.severity == "error" else logging.WARNING,
                 "cpuset read back",
@@ -355,7 +365,7 @@ class Claim2CorePlugin(Plugin):
     ) -> None:
         links = decision.links
         for link in links.links:
-            self._metrics.verdict(link.verdict)
+            self._metrics.count("claim2core_claim_verdicts_total", link.verdict.value)
         problems = [link for link in links.links if link.code]
         if not links.links and not links.findings:
             return
@@ -366,7 +376,7 @@ class Claim2CorePlugin(Plugin):
                 "op": call.op,
                 "pod": f"{pod.namespace}/{pod.name}",
                 "container": container.id,
-                "name": container.name,
+                "container_name": container.name,
                 "claims": {link.claim_uid: link.verdict.value for link in links.links},
                 "cpus": str(decision.envelope.cpus),
                 "mems": str(decision.envelope.mems),
@@ -393,16 +403,14 @@ class Claim2CorePlugin(Plugin):
         self._publish_gauges()
 
     def _publish_gauges(self) -> None:
-        pass
+        tally = self._book.tally()
+        self._metrics.set("claim2core_pods", tally.nr_pods)
+        self._metrics.set_all("claim2core_containers", tally.by_ownership)
+        self._metrics.set_all("claim2core_claims", tally.by_verdict)
+        self._metrics.set("claim2core_envelope_violated_containers", tally.nr_violated)
+        self._metrics.set("claim2core_envelope_unverified_containers", tally.nr_unverified)
 
 
 def make_entry(pod: PodRecord, container: ContainerRecord, decision: Decision) -> Entry:
     """Give the book's entry for a container and what was decided for it."""
-    return Entry(
-        pod=pod, container=container, links=decision.links, envelope=decision.envelope
-    )
-
-
-def orphan_pod(container: ContainerRecord) -> PodRecord:
-    """Give a stand-in for a sandbox the runtime did not list; it matches no pod UID."""
-    return PodRecord(sandbox_id=container.sandbox_id, uid=PodUid(""))
+    return Entry(pod=pod, container=container, links=decision.links, envelope=decision.envelope)

@@ -54,6 +54,8 @@ class ContainerRecord:
     "The OCI value: `slice:prefix:id` for systemd, an absolute path for cgroupfs."
     pid: int = 0
     "TGID of init in the host's pid namespace; 0 while unknown."
+    owned: bool = False
+    "Its creation was answered by us with a cpuset (remembered in a container annotation)."
     cpus: str = ""
     "cpuset.cpus text as it arrived; empty = not set."
     mems: str = ""

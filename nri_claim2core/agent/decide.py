@@ -1,0 +1,267 @@
+"""Decide about a container: links, what they grant, who owns its cpuset, its envelope.
+
+The one path from a container to a decision: the live plugin, `explain` and `simulate` all
+come through here. It reads evidence once per decision (files, no network) and hands values to
+the pure rules of `claims`. A container without any sign of a claim costs no read at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from nri_claim2core.agent.book import Entry
+from nri_claim2core.claims.effects import Effects, apply_effects
+from nri_claim2core.claims.envelope import RESERVED_NAMESPACES, compute_envelope
+from nri_claim2core.claims.link import Linker
+from nri_claim2core.claims.ownership import decide_ownership
+from nri_claim2core.claims.predicates import check_foreign, check_own
+from nri_claim2core.model.claim import Finding, Links, Verdict
+from nri_claim2core.model.cpuset import CpuSet, parse_kernel
+from nri_claim2core.model.envelope import Envelope, Mode, Ownership
+from nri_claim2core.model.errors import CpuListError
+from nri_claim2core.model.evidence import NodeEvidence
+from nri_claim2core.model.ids import ClaimUid, PodUid, SandboxId
+from nri_claim2core.model.records import ContainerRecord, PodRecord
+
+_UNCLAIMED: Final = Envelope(
+    ownership=Ownership.NONE, cpus=CpuSet(), mems=CpuSet(), reason="no claim"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the operator chose, as decisions need it."""
+
+    mode: Mode = Mode.AUTO
+    effects: Effects = field(default_factory=Effects)
+    rejects_foreign_violation: bool = False
+    reserved_namespaces: frozenset[str] = RESERVED_NAMESPACES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What follows for one container."""
+
+    links: Links
+    envelope: Envelope
+    refusal: str = ""
+    "Non-empty: refuse the creation with this message."
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything found, about links first."""
+        return (*self.links.findings, *self.envelope.findings)
+
+
+NO_CLAIM: Final = Decision(links=Links(), envelope=_UNCLAIMED)
+
+
+class Decider:
+    """Decides with one set of rules; a changed configuration makes a new one.
+
+    `read_evidence` blocks on host files only. Safe for several threads.
+    """
+
+    def __init__(
+        self, read_evidence: Callable[[], NodeEvidence], rules: Rules | None = None
+    ) -> None:
+        self._read_evidence = read_evidence
+        self.rules = rules or Rules()
+
+    @staticmethod
+    def has_sign_of_claim(container: ContainerRecord) -> bool:
+        """Tell whether anything at all could point at a claim. Blocking: never."""
+        return bool(container.claim_env or container.cdi_devices)
+
+    def at_create(
+        self, pod: PodRecord, container: ContainerRecord, others: Sequence[Entry] = ()
+    ) -> Decision:
+        """Decide about a container that is being created; `others` are the claiming ones."""
+        if not self.has_sign_of_claim(container):
+            return NO_CLAIM
+        evidence = self._read_evidence()
+        links = Linker(evidence).link(pod, container)
+        decision = self._decide(pod, container, links, evidence, creating=True)
+        envelope = decision.envelope
+        if envelope.ownership is not Ownership.FOREIGN or self.rules.mode is Mode.OBSERVE:
+            return decision
+        # The cpuset that arrived is what another plugin decided: it can be judged already.
+        violations = self._judge_foreign(container.cpus, envelope, links, others, evidence)
+        if not violations:
+            return decision
+        refusal = decision.refusal
+        if self.rules.rejects_foreign_violation and not refusal:
+            refusal = f"{violations[0].code}: {violations[0].message}"
+        return Decision(
+            links=links,
+            envelope=_with_findings(envelope, violations),
+            refusal=refusal,
+        )
+
+    def at_synchronize(
+        self, pods: Mapping[SandboxId, PodRecord], containers: Iterable[ContainerRecord]
+    ) -> Iterator[tuple[ContainerRecord, Decision]]:
+        """Decide about containers that exist; nothing is refused. Reads evidence once."""
+        linker: Linker | None = None
+        evidence: NodeEvidence | None = None
+        for container in containers:
+            if not self.has_sign_of_claim(container):
+                yield container, NO_CLAIM
+                continue
+            if linker is None or evidence is None:
+                evidence = self._read_evidence()
+                linker = Linker(evidence)
+            pod = pods.get(container.sandbox_id) or orphan_pod(container)
+            links = linker.link(pod, container)
+            yield container, self._decide(pod, container, links, evidence, creating=False)
+
+    def at_update(self, entry: Entry) -> Decision:
+        """Decide again about a running container: what it holds stays, its CPUs may change.
+
+        Links and owner were decided at creation and are kept; online CPUs and kubelet's
+        exclusive CPUs are looked at anew. An envelope never becomes empty by this. Only a
+        container that we once confined and whose claim could not be proven after a restart
+        (a checkpoint caught half-written, say) is linked again.
+        """
+        owner = entry.envelope.ownership
+        if owner is Ownership.NONE and entry.container.owned:
+            evidence = self._read_evidence()
+            links = Linker(evidence).link(entry.pod, entry.container)
+            return self._decide(entry.pod, entry.container, links, evidence, creating=False)
+        if owner is not Ownership.OWN:
+            return Decision(links=entry.links, envelope=entry.envelope)
+        envelope = self._envelope(
+            entry.pod, entry.container, entry.links, owner, self._read_evidence(), creating=False
+        )
+        return Decision(links=entry.links, envelope=envelope if envelope.cpus else entry.envelope)
+
+    def judge(
+        self, entry: Entry, cpus: CpuSet, mems: CpuSet | None, others: Sequence[Entry]
+    ) -> tuple[Finding, ...]:
+        """Check a cpuset that is or would be in force with the predicate of its owner."""
+        envelope = entry.envelope
+        if envelope.ownership is Ownership.OWN:
+            return check_own(cpus, envelope, mems)
+        if envelope.ownership is Ownership.FOREIGN:
+            return check_foreign(cpus, envelope.cpus, other_claims(entry.links, others))
+        return ()
+
+    def validate(self, entry: Entry, final_cpus: str, others: Sequence[Entry]) -> str:
+        """Give why a creation's final cpuset text is unacceptable, or "".
+
+        Only what would let the container outside its bounds is rejected.
+        """
+        if self.rules.mode is Mode.OBSERVE:
+            return ""
+        try:
+            cpus = parse_kernel(final_cpus)
+        except CpuListError as error:
+            return f"{error.code}: {error.message}"
+        if not cpus:
+            online = self._read_evidence().online
+            if online is None:
+                return ""
+            cpus = online
+        severe = [f for f in self.judge(entry, cpus, None, others) if f.severity == "error"]
+        return f"{severe[0].code}: {severe[0].message}" if severe else ""
+
+    def _decide(
+        self,
+        pod: PodRecord,
+        container: ContainerRecord,
+        links: Links,
+        evidence: NodeEvidence,
+        *,
+        creating: bool,
+    ) -> Decision:
+        kubelet = evidence.cpu_manager
+        granted = apply_effects(links, self.rules.effects, creating=creating).granted
+        ownership = decide_ownership(
+            self.rules.mode,
+            container.cpus,
+            has_claims=bool(granted),
+            kubelet_entry=_exclusive_cpus(evidence, pod, container),
+            kubelet_default=kubelet.default_cpus if kubelet and kubelet.pins else None,
+            owned=container.owned,
+        )
+        envelope = self._envelope(pod, container, links, ownership, evidence, creating=creating)
+        refusal = "" if self.rules.mode is Mode.OBSERVE else envelope.refusal
+        return Decision(links=links, envelope=envelope, refusal=refusal)
+
+    def _envelope(
+        self,
+        pod: PodRecord,
+        container: ContainerRecord,
+        links: Links,
+        ownership: Ownership,
+        evidence: NodeEvidence,
+        *,
+        creating: bool,
+    ) -> Envelope:
+        outcome = apply_effects(links, self.rules.effects, creating=creating)
+        return compute_envelope(
+            pod,
+            container,
+            outcome,
+            ownership,
+            topology=evidence.topology,
+            kubelet_entry=_exclusive_cpus(evidence, pod, container),
+            reserved_namespaces=self.rules.reserved_namespaces,
+            creating=creating,
+        )
+
+    def _judge_foreign(
+        self,
+        arrived: str,
+        envelope: Envelope,
+        links: Links,
+        others: Sequence[Entry],
+        evidence: NodeEvidence,
+    ) -> tuple[Finding, ...]:
+        try:
+            cpus = parse_kernel(arrived)
+        except CpuListError:
+            return ()
+        # An empty text confines nothing: the container would get every CPU online.
+        cpus = cpus or evidence.online or CpuSet()
+        if not cpus:
+            return ()
+        return check_foreign(cpus, envelope.cpus, other_claims(links, others))
+
+
+def other_claims(links: Links, others: Iterable[Entry]) -> dict[ClaimUid, CpuSet]:
+    """Give the CPUs of every claim in force that the container itself does not hold."""
+    own = {link.claim_uid for link in links.links}
+    return {
+        link.claim_uid: link.cpus
+        for entry in others
+        if entry.envelope.ownership is not Ownership.NONE
+        for link in entry.links.links
+        if link.cpus and link.claim_uid not in own and link.verdict is not Verdict.STALE
+    }
+
+
+def _exclusive_cpus(
+    evidence: NodeEvidence, pod: PodRecord, container: ContainerRecord
+) -> CpuSet | None:
+    kubelet = evidence.cpu_manager
+    return None if kubelet is None else kubelet.maybe_cpus_of(pod.uid, container.name)
+
+
+def orphan_pod(container: ContainerRecord) -> PodRecord:
+    """Give a stand-in for a sandbox the runtime did not list; it matches no pod UID."""
+    return PodRecord(sandbox_id=container.sandbox_id, uid=PodUid(""))
+
+
+def _with_findings(envelope: Envelope, findings: Iterable[Finding]) -> Envelope:
+    return Envelope(
+        ownership=envelope.ownership,
+        cpus=envelope.cpus,
+        mems=envelope.mems,
+        shares=envelope.shares,
+        reason=envelope.reason,
+        findings=(*envelope.findings, *findings),
+        refusal=envelope.refusal,
+    )

@@ -1,0 +1,53 @@
+"""Read back from the kernel what cpuset a container really has, and judge it.
+
+Writing proves nothing: v2 accepts a set disjoint from the parent's and runs the tasks on the
+parent's CPUs. So `effective` is read, after start and after each update, and compared with
+the predicate of the container's owner (INV-ENVELOPE).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nri_claim2core.agent.book import Entry, Observed
+from nri_claim2core.agent.decide import Decider
+from nri_claim2core.host.cgroups import NOT_FOUND, CgroupReader
+from nri_claim2core.model.claim import Finding
+from nri_claim2core.model.errors import HostError
+
+UNREADABLE: Final = "C2C-ENV-20"
+"""Finding: the effective cpuset could not be read, so nothing is known about it."""
+
+
+class ReadBack:
+    """Reads and judges effective cpusets; `decider` gives the rules of the moment."""
+
+    def __init__(self, cgroups: CgroupReader, decider: Callable[[], Decider]) -> None:
+        self._cgroups = cgroups
+        self._decider = decider
+
+    def check(
+        self, entry: Entry, event: str, others: Sequence[Entry]
+    ) -> tuple[Observed | None, tuple[Finding, ...], str]:
+        """Give what is in force, the findings, and `inside`, `outside`, `unreadable` or `gone`.
+
+        Raises: nothing. Blocking: host read (about four small files).
+        """
+        container = entry.container
+        try:
+            cgroup = self._cgroups.locate(container.cgroups_path, container.pid)
+            effective = self._cgroups.read_effective(cgroup.leaf)
+        except HostError as error:
+            if error.code == NOT_FOUND:
+                return None, (), "gone"
+            finding = Finding(
+                code=UNREADABLE,
+                severity="warning",
+                message=f"the effective cpuset could not be read: {error.message}",
+                hint=error.hint or "the plugin needs to see the host's cgroup file system",
+            )
+            return None, (finding,), "unreadable"
+        observed = Observed(cpus=effective.cpus, mems=effective.mems, when=event)
+        findings = self._decider().judge(entry, effective.cpus, effective.mems, others)
+        return observed, findings, "outside" if findings else "inside"
