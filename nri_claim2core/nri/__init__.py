@@ -14,6 +14,7 @@ from nri_claim2core.nri import nri_pb2 as api
 from nri_claim2core.nri.call import Call, Cancelled
 from nri_claim2core.nri.errors import RpcError
 from nri_claim2core.nri.plugin import Plugin
+from nri_claim2core.nri.runner import Observer, Runner, run
 from nri_claim2core.nri.status import Code
 
-__all__ = ["Call", "Cancelled", "Code", "Plugin", "RpcError", "api"]
+__all__ = ["Call", "Cancelled", "Code", "Observer", "Plugin", "RpcError", "Runner", "api", "run"]

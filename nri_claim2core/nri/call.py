@@ -1,4 +1,4 @@
-"""The call in progress, as its handler sees it: how long it may take, and whether it still counts.
+"""The call in progress, as its handler sees it: how long it may take, whether it still counts.
 
 When a handler's time is up its call is answered for it and `cancelled` turns true. The
 handler may still be running then: it calls `check` before each side effect, so that nothing
@@ -31,14 +31,26 @@ class Call:
     `deadline` is in seconds of `time.monotonic`. Attributes may be read by any thread.
     """
 
-    __slots__ = ("_number", "answered", "cancelled", "deadline", "method", "request", "started")
+    __slots__ = (
+        "_number",
+        "answered",
+        "cancelled",
+        "deadline",
+        "method",
+        "request",
+        "started",
+        "stream_id",
+    )
 
-    def __init__(self, method: str, request: Message, started: float, deadline: float) -> None:
+    def __init__(
+        self, method: str, request: Message, started: float, deadline: float, stream_id: int = 0
+    ) -> None:
         self._number = next(_numbers)
         self.method = method
         "Name of the remote method, CreateContainer for instance."
         self.request = request
         self.started = started
+        self.stream_id = stream_id
         self.deadline = deadline
         self.cancelled = False
         "Turns true once, when the deadline passed and the answer was given elsewhere."
