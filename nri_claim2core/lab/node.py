@@ -67,6 +67,11 @@ def write_dra_cpu_spec(cdi_dir: Path, claim_uid: str, cpus: str) -> Path:
     return path
 
 
+def remove_dra_cpu_spec(cdi_dir: Path, claim_uid: str) -> None:
+    """Remove the spec of one claim as the driver does at unprepare; nothing if it is gone."""
+    (cdi_dir / f"dra.k8s.io-cpu_claim-{claim_uid}.json").unlink(missing_ok=True)
+
+
 def write_dra_cpu_v01_spec(cdi_dir: Path, claims: Mapping[str, str]) -> Path:
     """Write all claims (UID to CPUs) into one spec as dra-driver-cpu 0.1 does."""
     spec = {

@@ -35,7 +35,7 @@ _FOREVER_S = "2147483647"
 _POLL_S = 0.005
 
 # busybox sh reads and matches without forking, so the shell's own status is what it sees.
-_FIRST_MASK_SCRIPT = """#!/bin/sh
+FIRST_MASK_SCRIPT = """#!/bin/sh
 while read -r key value; do
   case "$key" in
     Cpus_allowed:) cpus=$value ;;
@@ -162,7 +162,7 @@ def lab_images(first_mask_source: Path | None = None) -> Sequence[Image]:
             reference=FIRST_MASK_IMAGE,
             files={FIRST_MASK: program}
             if program is not None
-            else {**shell, FIRST_MASK: _FIRST_MASK_SCRIPT.encode()},
+            else {**shell, FIRST_MASK: FIRST_MASK_SCRIPT.encode()},
             links={} if program is not None else links,
             entrypoint=(FIRST_MASK,),
         ),

@@ -117,9 +117,9 @@ def test_mistake_is_refused_with_its_place(old, new, message):
 
 
 def test_no_steps_and_no_head():
-    with pytest.raises(ConfigError, match="s.yaml:1: no steps"):
+    with pytest.raises(ConfigError, match=r"s\.yaml:1: no steps"):
         load("")
-    with pytest.raises(ConfigError, match="s.yaml:1: apiVersion is missing"):
+    with pytest.raises(ConfigError, match=r"s\.yaml:1: apiVersion is missing"):
         parse_scenario(b"", "s.yaml")
 
 
