@@ -27,11 +27,14 @@ class EvidenceReader:
         root: str = "/",
         *,
         cdi_dirs: tuple[str, ...] = DEFAULT_DIRS,
+        kubelet_dir: str = KUBELET_DIR,
         clock: Clock = time.time_ns,
     ) -> None:
         self._cdi = CdiReader(root, cdi_dirs, clock=clock)
-        self._checkpoint = CheckpointReader(root, clock=clock)
-        self._cpu_manager = CpuManagerReader(root, clock=clock)
+        self._checkpoint = CheckpointReader(
+            root, f"{kubelet_dir}/{CHECKPOINT_NAME}", clock=clock
+        )
+        self._cpu_manager = CpuManagerReader(root, f"{kubelet_dir}/{STATE_NAME}", clock=clock)
         self._topology = TopologyReader(root)
 
     def read(self) -> NodeEvidence:
