@@ -15,12 +15,13 @@ import zlib
 from collections.abc import Iterable
 from typing import Final
 
-from nri_claim2core.host.files import MALFORMED, CachedFile, Clock
+from nri_claim2core.host.files import KUBELET_DIR, MALFORMED, CachedFile, Clock
 from nri_claim2core.model.errors import HostError
 from nri_claim2core.model.evidence import CheckpointClaim, CheckpointSnapshot
 from nri_claim2core.model.ids import ClaimUid, PodUid
 
-CHECKPOINT: Final = "/var/lib/kubelet/dra_manager_state"
+CHECKPOINT_NAME: Final = "dra_manager_state"
+CHECKPOINT: Final = f"{KUBELET_DIR}/{CHECKPOINT_NAME}"
 
 MAX_CHECKPOINT_BYTES: Final = 16 << 20
 """A claim takes about half a kilobyte."""

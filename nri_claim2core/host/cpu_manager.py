@@ -13,13 +13,14 @@ import json
 import time
 from typing import Final
 
-from nri_claim2core.host.files import CachedFile, Clock
+from nri_claim2core.host.files import KUBELET_DIR, CachedFile, Clock
 from nri_claim2core.model.cpuset import CpuSet, parse_kubernetes
 from nri_claim2core.model.errors import CpuListError, HostError
 from nri_claim2core.model.ids import PodUid
 from nri_claim2core.model.kubelet import CpuManagerState
 
-STATE: Final = "/var/lib/kubelet/cpu_manager_state"
+STATE_NAME: Final = "cpu_manager_state"
+STATE: Final = f"{KUBELET_DIR}/{STATE_NAME}"
 
 MAX_STATE_BYTES: Final = 4 << 20
 """An entry takes about a hundred bytes."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import time
 
 from nri_claim2core.host.cdi import DEFAULT_DIRS, CdiReader
-from nri_claim2core.host.checkpoint import CheckpointReader
-from nri_claim2core.host.cpu_manager import CpuManagerReader
-from nri_claim2core.host.files import Clock
+from nri_claim2core.host.checkpoint import CHECKPOINT_NAME, CheckpointReader
+from nri_claim2core.host.cpu_manager import STATE_NAME, CpuManagerReader
+from nri_claim2core.host.files import KUBELET_DIR, Clock
 from nri_claim2core.host.topology import TopologyReader
 from nri_claim2core.model.errors import HostError
 from nri_claim2core.model.evidence import NodeEvidence
@@ -31,9 +31,7 @@ class EvidenceReader:
         clock: Clock = time.time_ns,
     ) -> None:
         self._cdi = CdiReader(root, cdi_dirs, clock=clock)
-        self._checkpoint = CheckpointReader(
-            root, f"{kubelet_dir}/{CHECKPOINT_NAME}", clock=clock
-        )
+        self._checkpoint = CheckpointReader(root, f"{kubelet_dir}/{CHECKPOINT_NAME}", clock=clock)
         self._cpu_manager = CpuManagerReader(root, f"{kubelet_dir}/{STATE_NAME}", clock=clock)
         self._topology = TopologyReader(root)
 

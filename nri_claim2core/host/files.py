@@ -25,6 +25,9 @@ from nri_claim2core.model.errors import HostError
 UNREADABLE: Final = "C2C-HOST-01"
 """Code of a file that the kernel does not let us read."""
 
+KUBELET_DIR: Final = "/var/lib/kubelet"
+"""Kubelet's default --root-dir; its state files are in it."""
+
 MALFORMED: Final = "C2C-HOST-02"
 """Code of a file whose content is not what its readers agreed on."""
 
