@@ -19,7 +19,7 @@ import os
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from nri_claim2core.host.cgroup_mounts import Hierarchy, find_hierarchy
+from nri_claim2core.host.cgroup_mounts import NO_CPUSET, Hierarchy, find_hierarchy
 from nri_claim2core.host.cgroup_paths import CRUN_CHILD, is_systemd_form, parse_cgroups_path
 from nri_claim2core.host.files import MALFORMED, host_path, read_kernel_text
 from nri_claim2core.model.cpuset import CpuSet, parse_kernel
@@ -106,19 +106,25 @@ class CgroupReader:
     def read_effective(self, directory: str) -> Effective:
         """Give the cpuset in force in a cgroup directory.
 
-        Raises: HostError; ENOENT or ENODEV when the cgroup is gone. Blocking: host read.
+        Raises: HostError; C2C-HOST-05 when the cgroup is gone, also while it is being read.
+        Blocking: host read.
         Source: Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/cpusets.rst.
         """
-        if not self.hierarchy.is_v2:
+        try:
+            if self.hierarchy.is_v2:
+                governing = self._governing(directory)
+                return Effective(
+                    _read_list(f"{governing}/cpuset.cpus.effective"),
+                    _read_list(f"{governing}/cpuset.mems.effective"),
+                )
             return Effective(
                 _read_list(f"{directory}/cpuset.effective_cpus"),
                 _read_list(f"{directory}/cpuset.effective_mems"),
             )
-        governing = self._governing(directory)
-        return Effective(
-            _read_list(f"{governing}/cpuset.cpus.effective"),
-            _read_list(f"{governing}/cpuset.mems.effective"),
-        )
+        except HostError as error:
+            if error.errno in (errno.ENOENT, errno.ENODEV) and not _is_directory(directory):
+                raise _gone(directory, error.errno) from error
+            raise
 
     def read_tgids(self, directory: str) -> tuple[int, ...]:
         """Give the TGIDs of all processes in a cgroup and below it, ascending, unique.
@@ -143,9 +149,7 @@ class CgroupReader:
     def _governing(self, directory: str) -> str:
         mount = self.hierarchy.mount
         if not _is_directory(directory):
-            raise HostError(
-                f"{directory}: no such cgroup", path=directory, errno=errno.ENOENT, code=NOT_FOUND
-            )
+            raise _gone(directory, errno.ENOENT)
         at = directory.rstrip("/")
         while not os.path.exists(f"{at}/cpuset.cpus.effective"):  # noqa: PTH110 - text paths
             if not at.startswith(f"{mount}/"):
@@ -154,7 +158,7 @@ class CgroupReader:
                     path=directory,
                     errno=errno.ENOENT,
                     hint="enable the cpuset controller in cgroup.subtree_control",
-                    code=NOT_FOUND,
+                    code=NO_CPUSET,
                 )
             at = at.rpartition("/")[0]
         return at
@@ -192,6 +196,10 @@ def _confirm(mount: str, relative: str, actual: str) -> ContainerCgroup | None:
         return None
     leaf = f"{mount}{actual}"
     return ContainerCgroup(path=path, leaf=leaf if _is_directory(leaf) else path, confirmed=True)
+
+
+def _gone(directory: str, number: int) -> HostError:
+    return HostError(f"{directory}: no such cgroup", path=directory, errno=number, code=NOT_FOUND)
 
 
 def _is_directory(path: str) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from nri_claim2core.host import cgroups
 from nri_claim2core.host.cgroups import CgroupReader
 from nri_claim2core.model.errors import HostError
 from tests.host.trees import Tree
@@ -192,8 +194,9 @@ def test_v2_without_files_anywhere_is_an_error_and_never_leaves_the_mount(v2):
     v2.v2_cgroup("/a/b", None)
     v2.path("/sys/fs/cgroup/cpuset.cpus.effective").unlink()
     v2.write("/sys/fs/cpuset.cpus.effective", "0\n")
-    with pytest.raises(HostError, match="subtree_control"):
+    with pytest.raises(HostError, match="subtree_control") as caught:
         effective(v2, "/a/b")
+    assert caught.value.code == "C2C-HOST-04"
 
 
 def test_empty_is_the_empty_set(v2):
@@ -209,8 +212,37 @@ def test_a_cgroup_that_is_gone_is_enoent(tree, layout):
         tree.unified()
     with pytest.raises(HostError) as caught:
         effective(tree, "/gone")
-    assert caught.value.errno == errno.ENOENT
-    assert "/gone" in caught.value.path
+    assert (caught.value.errno, caught.value.code) == (errno.ENOENT, "C2C-HOST-05")
+    assert caught.value.path.endswith("/gone")
+
+
+@pytest.mark.parametrize("layout", ["v1", "v2"])
+def test_a_cgroup_that_vanishes_between_two_files_is_gone_not_unreadable(tree, layout, monkeypatch):
+    if layout == "v1":
+        tree.v1_cgroup("", "0-7")
+        path = tree.v1_cgroup(PLAIN, "0-3")
+    else:
+        tree.unified()
+        path = tree.v2_cgroup(PLAIN, "0-3")
+    real = cgroups.read_kernel_text
+
+    def vanishing(name):
+        if "mems" in name:
+            shutil.rmtree(path)
+        return real(name)
+
+    monkeypatch.setattr(cgroups, "read_kernel_text", vanishing)
+    with pytest.raises(HostError) as caught:
+        effective(tree, PLAIN)
+    assert caught.value.code == "C2C-HOST-05"
+
+
+def test_a_missing_file_in_a_cgroup_that_is_there_is_not_gone(tree):
+    tree.v1_cgroup("", "0-7")
+    (tree.v1_cgroup(PLAIN, "0-3") / "cpuset.effective_mems").unlink()
+    with pytest.raises(HostError, match="cpuset.effective_mems") as caught:
+        effective(tree, PLAIN)
+    assert caught.value.code == "C2C-HOST-01"
 
 
 def test_garbage_is_named(v2):

@@ -83,6 +83,13 @@ def test_other_directories(tree):
     assert found.cdi.devices[NAME].path == f"/opt/cdi/dra.k8s.io-cpu_claim-{CLAIM_A}.json"
 
 
+def test_another_kubelet_directory(tree):
+    tree.path("/var/lib/kubelet").rename(tree.directory("/opt") / "k")
+    found = EvidenceReader(tree.root, kubelet_dir="/opt/k", clock=Clock()).read()
+    assert list(found.checkpoint.claims) == [CLAIM_A]
+    assert found.cpu_manager.policy == "none"
+
+
 def test_this_machine():
     found = EvidenceReader().read()
     assert os.sched_getaffinity(0) <= set(found.online)
