@@ -1,0 +1,13 @@
+"""The commands: name, module, one line of help (at most 60 characters, no full stop).
+
+Only what exists is listed. Roles first, then what is tried out with it, then what reads.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "config": ("nri_claim2core.cli.config", "check configuration files, show what is in force"),
+    "version": ("nri_claim2core.cli.version", "print versions"),
+}
