@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -187,3 +188,28 @@ def test_plugin_that_answers_a_part_wrongly_is_dropped(runtime):
         line = runtime.wait_event("synchronized", where=lambda line: bool(line["error"]))
         assert "split sync" in line["error"]
         assert plugin.ended.wait(10)
+
+
+def test_late_answer_costs_the_connection_and_the_container_goes_ahead(directory):
+    """Why handlers need a deadline of their own: this is what the library does without."""
+    release = threading.Event()
+
+    def late(_: bytes) -> bytes:
+        release.wait(60)
+        response = api.CreateContainerResponse()
+        response.adjust.linux.resources.cpu.cpus = "0"
+        return response.SerializeToString()
+
+    with GoRuntime(directory / "nri.sock", request_timeout_s=0.3) as go:
+        go.start()
+        try:
+            with WirePlugin(go.socket_path, mask=0x8, answers={"CreateContainer": late}):
+                go.wait_registered("50-wire")
+                reply = go.relay("create", POD, CONTAINER)
+                assert (reply.ok, reply.plugins) == (True, 0)
+                assert reply.adjust.linux.resources.cpu.cpus == ""
+                closing = go.wait_event("closing")
+                assert (closing["plugin"], closing["request"]) == ("50-wire", "CreateContainer")
+                release.set()
+        finally:
+            release.set()

@@ -1,6 +1,6 @@
 """The plugin of `e2e/peers/minimal`, on our nri package: what the binding alone costs.
 
-usage: bare_plugin.py SOCKET INDEX NAME
+usage: python -m e2e.bench.bare_plugin SOCKET INDEX NAME
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from e2e.peers.go_runtime import GoRuntime, Line, PeerError, claim_uid, peer_binary
 
-BARE_PLUGIN = Path(__file__).parent / "bare_plugin.py"
+REPOSITORY = Path(__file__).parents[2]
 
 INDEX = "50"
 
@@ -63,7 +63,7 @@ def binding_candidate() -> Candidate:
     """Give the same plugin on our nri package, without the agent."""
     return Candidate(
         name=BINDING,
-        command=["{python}", str(BARE_PLUGIN), "{socket}", "{index}", "{name}"],
+        command=["{python}", "-m", "e2e.bench.bare_plugin", "{socket}", "{index}", "{name}"],
     )
 
 
@@ -138,6 +138,7 @@ class Bench:
             begin_ns = time.monotonic_ns()
             process = subprocess.Popen(
                 command,
+                cwd=REPOSITORY,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,

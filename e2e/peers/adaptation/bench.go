@@ -43,7 +43,7 @@ func generatePod(index int) *adaptation.PodSandbox {
 	}
 }
 
-// generateContainer pads an annotation until the encoded message has size bytes.
+// generateContainer pads an annotation until the encoded message has size bytes, or a few less.
 func generateContainer(index int, pod *adaptation.PodSandbox, claims, size int) *adaptation.Container {
 	container := &adaptation.Container{
 		Id:           containerID(index),
@@ -79,7 +79,7 @@ func generateContainer(index int, pod *adaptation.PodSandbox, claims, size int) 
 		container.Env = append(container.Env, "DRA_CPUSET_"+uid+"="+strconv.Itoa(claim))
 		container.CDIDevices = []*adaptation.CDIDevice{{Name: "dra.k8s.io/cpu=claim-" + uid}}
 	}
-	// Key and framing of the padding itself take 20 bytes.
+	// Key and framing of the padding itself take at most 20 bytes.
 	if missing := size - proto.Size(container) - 20; missing > 0 {
 		container.Annotations["padding"] = strings.Repeat("x", missing)
 	}
