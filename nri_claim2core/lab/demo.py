@@ -53,6 +53,7 @@ class Demo:
         self._holders: dict[str, tuple[str, ...]] = {}
         self._pods: dict[str, str] = {}
         self._running: list[Running] = []
+        self._moved: dict[str, CpuSet] = {}
         self._rows: list[Row] = []
         self._failures: list[str] = []
         self._times: dict[str, float] = {}
@@ -95,11 +96,12 @@ class Demo:
 
         act = self._begin("no claim")
         self._prepare({}, "plain")
-        self._start(act, "plain", "main", ())
+        plain = self._start(act, "plain", "main", ())
 
-        act = self._begin("kubelet update")
-        self._stage.update(solver, self._plan.elsewhere)
-        self._look(act, solver, events=_UPDATE_EVENTS)
+        # The second is the control: without a claim the same update does move a container.
+        act = self._begin(f"update to {self._plan.elsewhere}")
+        self._update(act, solver)
+        self._update(act, plain)
 
         act = self._begin("restart")
         self._stage.stop(solver)
@@ -109,8 +111,7 @@ class Demo:
         act = self._begin("plugin killed")
         self._plugin.kill()
         self._look_at_all(act, asking_plugin=False)
-        # Nobody is there to confine it: it has to be put right by the next Synchronize.
-        late = self._start(act, "pair", "late", ("b",), plugin_runs=False)
+        late = self._start_unattended(act, "pair", "late", ("b",))
 
         act = self._begin("plugin back")
         self._times["pluginRestartToRegistered"] = self._plugin.start()
@@ -124,8 +125,7 @@ class Demo:
         self._look_at_all(act)
 
         act = self._begin("and still")
-        self._stage.update(solver, self._plan.elsewhere)
-        self._look(act, solver, events=_UPDATE_EVENTS)
+        self._update(act, solver)
         self._start(act, "solver", "second", ("a",))
 
     def _begin(self, act: str) -> str:
@@ -169,21 +169,44 @@ class Demo:
         )
 
     def _start(
-        self,
-        act: str,
-        pod: str,
-        name: str,
-        claims: Sequence[str],
-        *,
-        attempt: int = 0,
-        plugin_runs: bool = True,
+        self, act: str, pod: str, name: str, claims: Sequence[str], *, attempt: int = 0
     ) -> Running:
+        container = self._launch(pod, name, claims, attempt)
+        self._look(act, container, self._stage.first_act(container), events=_START_EVENTS)
+        return container
+
+    def _start_unattended(self, act: str, pod: str, name: str, claims: Sequence[str]) -> Running:
+        """Start a container while no plugin runs: unconfined now, to be put right later."""
+        container = self._launch(pod, name, claims, 0)
+        found = self._stage.confinement(container)
+        failures = _differences("", self._plan.usable, self._topology.memory_nodes, found)
+        self._rows.append(
+            Row(
+                act=act,
+                container=container.title,
+                claims=tuple(claims),
+                asked=self._asked(container),
+                cpus=found.cpus,
+                mems=found.mems,
+                first_act=self._stage.first_act(container).cpus,
+                failures=tuple(failures),
+                remark="nobody confined it yet",
+            )
+        )
+        return container
+
+    def _launch(self, pod: str, name: str, claims: Sequence[str], attempt: int) -> Running:
         devices = [node.dra_cpu_device(self._claims[alias][0]) for alias in claims]
         container = self._stage.start(pod, name, devices, attempt=attempt)
         self._running.append(container)
-        if plugin_runs:
-            self._look(act, container, self._stage.first_act(container), events=_START_EVENTS)
         return container
+
+    def _update(self, act: str, container: Running) -> None:
+        """Try to move a container as kubelet's CPU manager would."""
+        if not self._aliases(container):
+            self._moved[container.id] = self._plan.elsewhere
+        self._stage.update(container, self._plan.elsewhere)
+        self._look(act, container, events=_UPDATE_EVENTS)
 
     def _look_at_all(self, act: str, *, asking_plugin: bool = True) -> None:
         for container in self._running:
@@ -199,7 +222,7 @@ class Demo:
         asking_plugin: bool = True,
     ) -> None:
         aliases = self._aliases(container)
-        asked = self._asked(aliases)
+        asked = self._asked(container)
         mems = self._topology.memory_nodes_of(asked) if aliases else self._topology.memory_nodes
         found = self._stage.confinement(container)
         failures = _differences("", asked, mems, found)
@@ -231,7 +254,7 @@ class Demo:
 
     def _settle(self, container: Running) -> None:
         """Wait until the runtime has applied what the Synchronize reply asked for."""
-        asked = self._asked(self._aliases(container))
+        asked = self._asked(container)
         deadline = time.monotonic() + _SETTLE_DEADLINE_S
         while self._stage.confinement(container).cpus != asked and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -243,8 +266,10 @@ class Demo:
             if node.dra_cpu_device(uid) in container.devices
         )
 
-    def _asked(self, aliases: Iterable[str]) -> CpuSet:
-        return union(self._claims[alias][1] for alias in aliases) or self._plan.usable
+    def _asked(self, container: Running) -> CpuSet:
+        """Where it has to be: on its claims' CPUs, else where it was moved, else anywhere."""
+        claimed = union(self._claims[alias][1] for alias in self._aliases(container))
+        return claimed or self._moved.get(container.id, self._plan.usable)
 
     def _known(self, container: Running) -> dict[str, Any]:
         for known in self._plugin.state().get("containers", ()):

@@ -32,7 +32,9 @@ class Row:
     mems: CpuSet | None
     first_act: CpuSet | None
     "What the workload printed before anything else; None where it did not start in this act."
-    verdict: str
+    verdict: str = ""
+    remark: str = ""
+    "Said in place of the result, when what was expected is no success."
     added_ms: Mapping[str, float] = field(default_factory=dict)
     "Event to milliseconds in our plugin."
     failures: tuple[str, ...] = ()
@@ -50,7 +52,7 @@ class Row:
             "-" if self.first_act is None else str(self.first_act),
             self.verdict or "-",
             f"{sum(self.added_ms.values()):.2f}" if self.added_ms else "-",
-            "FAILED" if self.failures else "ok",
+            "FAILED" if self.failures else self.remark or "ok",
         )
 
 
@@ -94,6 +96,7 @@ def _row(row: Row) -> dict[str, Any]:
         },
         "firstAct": None if row.first_act is None else str(row.first_act),
         "verdict": row.verdict,
+        "remark": row.remark,
         "addedMs": dict(row.added_ms),
         "failures": list(row.failures),
     }
