@@ -196,7 +196,7 @@ def _same(old: _State, files: dict[str, _File]) -> bool:
 
 def _resolve(files: dict[str, _File], faults: list[CdiProblem], *, readable: bool) -> CdiSnapshot:
     chosen: dict[str, tuple[int, CdiDevice]] = {}
-    conflicts: dict[str, list[str]] = {}
+    conflicts: dict[str, dict[str, None]] = {}
     problems = list(faults)
     for path in sorted(files, key=lambda path: (files[path].priority, path)):
         file = files[path]
@@ -206,7 +206,8 @@ def _resolve(files: dict[str, _File], faults: list[CdiProblem], *, readable: boo
             name = device.qualified_name
             other = chosen.get(name)
             if other is not None and other[0] == file.priority:
-                conflicts.setdefault(name, [other[1].path]).append(path)
+                # A dict for its order: the earlier file may be named by a conflict already.
+                conflicts.setdefault(name, {}).update({other[1].path: None, path: None})
             else:
                 chosen[name] = (file.priority, device)
     return CdiSnapshot(

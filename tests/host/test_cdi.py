@@ -114,6 +114,13 @@ def test_a_conflict_below_is_not_healed_above(tree, reader):
     assert snapshot.conflicts == {"v.example/c=d": ("/etc/cdi/a.json", "/etc/cdi/b.json")}
 
 
+def test_conflicts_on_two_levels_name_all_their_files(tree, reader):
+    paths = ("/etc/cdi/a.json", "/etc/cdi/b.json", "/var/run/cdi/c.json", "/var/run/cdi/d.json")
+    for path in paths:
+        tree.write(path, spec("d", "A=1"))
+    assert reader.read().conflicts == {"v.example/c=d": paths}
+
+
 def test_a_file_below_hidden_by_one_above_is_no_conflict_with_its_peers(tree, reader):
     tree.write("/etc/cdi/a.json", spec("d", "A=1"))
     tree.write("/etc/cdi/b.json", spec("e", "A=2"))

@@ -240,7 +240,7 @@ def test_a_cgroup_that_vanishes_between_two_files_is_gone_not_unreadable(tree, l
 def test_a_missing_file_in_a_cgroup_that_is_there_is_not_gone(tree):
     tree.v1_cgroup("", "0-7")
     (tree.v1_cgroup(PLAIN, "0-3") / "cpuset.effective_mems").unlink()
-    with pytest.raises(HostError, match="cpuset.effective_mems") as caught:
+    with pytest.raises(HostError, match="effective_mems") as caught:
         effective(tree, PLAIN)
     assert caught.value.code == "C2C-HOST-01"
 
