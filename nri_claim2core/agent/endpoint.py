@@ -10,13 +10,16 @@ import functools
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from nri_claim2core.agent.config_values import ListenAddress
 from nri_claim2core.agent.health import Health, Probe
 from nri_claim2core.agent.http import HttpServer, Provider, Request, Response
 from nri_claim2core.agent.metrics import Metrics
 from nri_claim2core.model.errors import HostError
+
+if TYPE_CHECKING:
+    from nri_claim2core.agent.exposition import Exposition
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +77,15 @@ def pages(
     def readyz(request: Request) -> Response:
         return _probe(health, Probe.READY, request)
 
-    def scrape(request: Request) -> Response:
+    @functools.cache
+    def exposition() -> Exposition:
         # The client library is loaded by the first scrape, see `exposition`.
-        from nri_claim2core.agent.exposition import Exposition  # noqa: PLC0415
+        from nri_claim2core.agent import exposition as late  # noqa: PLC0415
 
-        body, content_type = Exposition(metrics).render(request.accept)
+        return late.Exposition(metrics)
+
+    def scrape(request: Request) -> Response:
+        body, content_type = exposition().render(request.accept)
         return Response(body, content_type=content_type)
 
     def document(_request: Request) -> Response:

@@ -44,6 +44,10 @@ _REASONS: Final = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
+_UNREAD: Final = frozenset((400, 405, 431))
+"""Answers that may be given before the whole request was read."""
+_LINGER_S: Final = 0.5
+_LINGER_READS: Final = 8
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -171,6 +175,8 @@ class HttpServer:
         try:
             response, is_head = self._answer(connection, deadline)
             _send(connection, response, is_head, deadline)
+            if response.status in _UNREAD:
+                _linger(connection)
         except OSError:
             pass  # the client left, was too slow, or was dropped
         finally:
@@ -240,6 +246,15 @@ def _send(connection: socket.socket, response: Response, is_head: bool, deadline
     connection.settimeout(max(0.001, deadline - time.monotonic()))
     # With a timeout set, sendall keeps to it over all of its writes.
     connection.sendall(head.encode() + (b"" if is_head else response.body))
+
+
+def _linger(connection: socket.socket) -> None:
+    # Closing with unread bytes resets the connection and takes the answer with it.
+    connection.shutdown(socket.SHUT_WR)
+    connection.settimeout(_LINGER_S)
+    for _ in range(_LINGER_READS):
+        if not connection.recv(MAX_REQUEST_BYTES):
+            return
 
 
 def _drop(connection: socket.socket) -> None:
