@@ -22,9 +22,9 @@ from nri_claim2core.lab import node
 from nri_claim2core.lab.demo_plan import DemoPlan
 from nri_claim2core.lab.demo_report import DemoReport, Row
 from nri_claim2core.lab.demo_stage import Confinement, Running, Stage
-from nri_claim2core.lab.errors import LabError
 from nri_claim2core.lab.plugin_process import PluginProcess
 from nri_claim2core.model.cpuset import CpuSet, union
+from nri_claim2core.model.errors import Claim2CoreError
 from nri_claim2core.model.topology import NodeTopology
 
 _START_EVENTS: Final = ("CreateContainer", "PostCreateContainer", "StartContainer")
@@ -62,7 +62,7 @@ class Demo:
         """Play all acts and report. Raises nothing that an act may raise."""
         try:
             self._play()
-        except LabError as error:
+        except Claim2CoreError as error:
             self._failures.append(f"the demo stopped: {error}")
         return DemoReport(
             stage=self._stage.title,
@@ -190,7 +190,7 @@ class Demo:
                 mems=found.mems,
                 first_act=self._stage.first_act(container).cpus,
                 failures=tuple(failures),
-                remark="nobody confined it yet",
+                remark="no plugin",
             )
         )
         return container

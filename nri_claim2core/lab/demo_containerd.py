@@ -16,7 +16,7 @@ from nri_claim2core.lab.cri import ContainerRef, Pod, Resources
 from nri_claim2core.lab.demo_stage import Confinement, Running
 from nri_claim2core.lab.errors import LabError
 from nri_claim2core.lab.installation import Installation
-from nri_claim2core.lab.kernel_view import look_at
+from nri_claim2core.lab.kernel_view import look_at, root_cpus
 from nri_claim2core.lab.workload import FIRST_MASK_IMAGE, lab_images, wait_for_first_mask
 from nri_claim2core.model.cpuset import CpuSet
 
@@ -37,8 +37,8 @@ class ContainerdStage:
         self._pods: dict[str, Pod] = {}
 
     def __enter__(self) -> Self:
-        self._bed.__enter__()
         try:
+            self._bed.__enter__()
             self._bed.import_images(self._images)
         except BaseException:
             self._bed.close()
@@ -65,6 +65,11 @@ class ContainerdStage:
             return ()
         name = f"containerd {self._installation.text}"
         return (f"{name} reports no CDI devices: claims are proven by spec and checkpoint",)
+
+    @property
+    def usable(self) -> CpuSet:
+        """What the root of the cpuset hierarchy gives."""
+        return root_cpus()
 
     @property
     def root(self) -> Path:

@@ -11,10 +11,8 @@ from typing import Any, Final
 
 from nri_claim2core.model.cpuset import CpuSet
 
-KIND: Final = "DemoReport"
 COLUMNS: Final = (
-    "ACT", "CONTAINER", "CLAIMS", "ASKED", "CPUS", "MEMS", "FIRST ACT", "VERDICT", "MS ADDED",
-    "RESULT",
+    "CONTAINER", "CLAIMS", "ASKED", "CPUS", "MEMS", "FIRST", "VERDICT", "MS", "RESULT",
 )  # fmt: skip
 
 
@@ -43,7 +41,6 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """The row as text, in the order of COLUMNS."""
         return (
-            self.act,
             self.container,
             ",".join(self.claims) or "-",
             str(self.asked),
@@ -69,11 +66,12 @@ class DemoReport:
     failures: tuple[str, ...]
     "All that failed, in words: rows, and what belongs to no row."
 
-    def document(self, api_version: str) -> dict[str, Any]:
+    plugin_log: str = ""
+    "The last lines of its log."
+
+    def fields(self) -> dict[str, Any]:
         """Give it as plain data; keys as in Kubernetes."""
         return {
-            "apiVersion": api_version,
-            "kind": KIND,
             "stage": self.stage,
             "machine": dict(self.machine),
             "rows": [_row(row) for row in self.rows],

@@ -37,8 +37,8 @@ class Running:
 
     @property
     def title(self) -> str:
-        """`pod/name`, with the number of the restart from the first on."""
-        restart = f" (restart {self.attempt})" if self.attempt else ""
+        """`pod/name`, from the first restart on with its number: `pod/name#1`."""
+        restart = f"#{self.attempt}" if self.attempt else ""
         return f"{self.pod}/{self.name}{restart}"
 
 
@@ -52,6 +52,10 @@ class Stage(Protocol):
     @property
     def limits(self) -> Sequence[str]:
         """What cannot be shown on this stage, in words."""
+
+    @property
+    def usable(self) -> CpuSet:
+        """CPUs of a container that nobody confines."""
 
     @property
     def root(self) -> Path:

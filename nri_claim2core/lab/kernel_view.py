@@ -56,6 +56,17 @@ def look_at(tgid: int, proc: Path = Path("/proc")) -> KernelView:
     )
 
 
+def root_cpus(proc: Path = Path("/proc")) -> CpuSet:
+    """Give the CPUs of a process that no cgroup confines.
+
+    Raises: LabError when no hierarchy confines CPUs. Blocking: host read.
+    """
+    files = effective_files("0:cpuset:/\n0::/\n", (proc / "self/mountinfo").read_text())
+    if files is None:
+        raise LabError("no cpuset hierarchy on this machine")
+    return parse_kernel(files[0].read_text())
+
+
 def effective_files(cgroup: str, mountinfo: str) -> tuple[Path, Path] | None:
     """Give the two files with the effective cpuset, or None where nothing confines CPUs."""
     v1, v2 = _cpuset_mounts(mountinfo)

@@ -120,6 +120,13 @@ def write_nri_plugins_spec(
     return path
 
 
+def remove_nri_plugins_spec(
+    cdi_dir: Path, claim_uid: str, *, policy: str = "topology-aware"
+) -> None:
+    """Remove the spec of one claim as the policy does; nothing if it is gone."""
+    (cdi_dir / f"{policy}.nri.io-device_{claim_uid}.yaml").unlink(missing_ok=True)
+
+
 def write_dra_manager_state(kubelet_dir: Path, claims: Sequence[PreparedClaim]) -> Path:
     """Write kubelet's DRA checkpoint (form of 1.32 and later); returns its path."""
     entries = [

@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -28,6 +27,7 @@ from nri_claim2core.lab.errors import LabError
 
 _READY_DEADLINE_S = 20.0
 _STOP_DEADLINE_S = 10.0
+_LISTEN_DEADLINE_S = 5.0
 _POLL_S = 0.01
 _LOG_TAIL_LINES = 15
 _REGISTERED = 'claim2core_nri_registrations_total{result="success"}'
@@ -76,29 +76,32 @@ class PluginProcess:
         """
         file = self._directory / "claim2core.yaml"
         file.write_text(json.dumps(self._config, indent=2))
-        ready, ready_end = os.pipe()
+        notices = self._directory / "notify.sock"
+        notices.unlink(missing_ok=True)
         started = time.monotonic()
-        try:
+        # As systemd does it: the plugin says READY=1 to a datagram socket.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(str(notices))
+            listener.settimeout(_POLL_S)
             with self.log_file.open("ab") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-                    [*_bound_to_parent(), *self._command(file, ready_end)],
+                    [*_bound_to_parent(), *self._command(file)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=(ready_end,),
-                    env={**os.environ, "PYTHONPATH": _package_parent()},
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": _package_parent(),
+                        "NOTIFY_SOCKET": str(notices),
+                    },
                     # Ctrl-C in the caller's terminal is the caller's.
                     start_new_session=True,
                 )
-            os.close(ready_end)
-            ready_end = -1
-            seen, _, _ = select.select([ready], [], [], _READY_DEADLINE_S)
-            if not seen or not os.read(ready, 64):
-                raise LabError(f"the plugin did not become ready\n{self.log_tail()}")
-        finally:
-            os.close(ready)
-            if ready_end >= 0:
-                os.close(ready_end)
+            while not self._said_ready(listener):
+                if self._process.poll() is not None:
+                    raise LabError(f"the plugin ended\n{self.log_tail()}")
+                if time.monotonic() - started > _READY_DEADLINE_S:
+                    raise LabError(f"the plugin did not become ready\n{self.log_tail()}")
         return time.monotonic() - started
 
     def kill(self) -> None:
@@ -138,13 +141,19 @@ class PluginProcess:
             return "\n".join(self.log_file.read_text("utf-8", "replace").splitlines()[-lines:])
         return ""
 
-    def _command(self, config: Path, ready_fd: int) -> Sequence[str]:
+    @staticmethod
+    def _said_ready(listener: socket.socket) -> bool:
+        try:
+            return b"READY=1" in listener.recv(4096).split(b"\n")
+        except TimeoutError:
+            return False
+
+    def _command(self, config: Path) -> Sequence[str]:
         return (
             sys.executable, "-m", "nri_claim2core", "plugin",
             "--config", str(config),
             "--root", str(self._root),
             "--run-dir", str(self._directory / "run"),
-            "--ready-fd", str(ready_fd),
         )  # fmt: skip
 
     def _end(self, how: signal.Signals) -> None:
@@ -166,13 +175,25 @@ class PluginProcess:
         raise LabError(f"the plugin has no metric {series}")
 
     def _get(self, path: str) -> str:
+        deadline = time.monotonic() + _LISTEN_DEADLINE_S
+        while True:
+            try:
+                return self._get_once(path)
+            except OSError as error:
+                # The listener opens shortly after the registration, which comes first.
+                if time.monotonic() > deadline or self._process is None:
+                    tail = self.log_tail()
+                    raise LabError(f"the plugin does not answer: {error}\n{tail}") from error
+            time.sleep(_POLL_S)
+
+    def _get_once(self, path: str) -> str:
         connection = _UnixConnection(self._socket)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
             body = response.read().decode()
-        except (OSError, http.client.HTTPException) as error:
-            raise LabError(f"the plugin does not answer: {error}\n{self.log_tail()}") from error
+        except http.client.HTTPException as error:
+            raise LabError(f"the plugin answers {path} with nonsense: {error}") from error
         finally:
             connection.close()
         if response.status != http.HTTPStatus.OK:
