@@ -12,6 +12,7 @@ from typing import Any, Final
 from nri_claim2core.agent.book import Entry
 from nri_claim2core.model.claim import Finding, Links
 from nri_claim2core.model.envelope import Envelope, Mode
+from nri_claim2core.nri.dispatch import Registration
 
 API_VERSION: Final = "claim2core.gthulhu.io/v1alpha1"
 
@@ -75,4 +76,29 @@ def entry_document(entry: Entry, mode: Mode) -> Document:
         "findings": findings_document((*entry.links.findings, *entry.envelope.findings)),
         "violations": findings_document(entry.violations),
         "addedMs": {event: round(ns / 1e6, 3) for event, ns in entry.added_ns.items()},
+    }
+
+
+def state_document(
+    entries: Iterable[Entry],
+    mode: Mode,
+    registration: Registration | None,
+    nr_registrations: int,
+) -> Document:
+    """Give the state of the plugin: its runtime, and every claiming container."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PluginState",
+        "mode": mode.value,
+        "runtime": None
+        if registration is None
+        else {
+            "name": registration.runtime_name,
+            "version": registration.runtime_version,
+            "nriVersion": str(registration.nri_version or ""),
+            "requestTimeoutMs": registration.request_timeout_ms,
+            "events": registration.events,
+        },
+        "registrations": nr_registrations,
+        "containers": [entry_document(entry, mode) for entry in entries],
     }

@@ -57,18 +57,16 @@ class Claim2CorePlugin(Plugin):
         readback: ReadBack,
         book: Book,
         metrics: Metrics,
-        validate: bool = False,
+        validates: Callable[[], bool] = lambda: False,
         on_configure: Callable[[api.ConfigureRequest], None] = lambda _request: None,
-        on_synchronized: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self.decider = decider
         self._readback = readback
         self._book = book
         self._metrics = metrics
-        self._validate = validate
+        self._validates = validates
         self._on_configure = on_configure
-        self._on_synchronized = on_synchronized
         self._cdi_reported = False
         self._pending_pods: dict[SandboxId, PodRecord] = {}
         self._pending: list[ContainerRecord] = []
@@ -85,7 +83,7 @@ class Claim2CorePlugin(Plugin):
             request.runtime_name, request.runtime_version, request.NRI_version
         )
         self._pending_pods, self._pending = {}, []
-        if self._validate:
+        if self._validates():
             return None
         return mask_of(implemented_events(self)) & ~_VALIDATION
 
@@ -133,7 +131,6 @@ class Claim2CorePlugin(Plugin):
             },
         )
         self._publish_gauges()
-        self._on_synchronized()
         return updates
 
     # -- pod sandboxes --------------------------------------------------------------------

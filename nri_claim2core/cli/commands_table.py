@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "plugin": ("nri_claim2core.cli.plugin", "run the NRI plugin"),
     "demo": ("nri_claim2core.cli.demo", "play a node's day on a private containerd"),
     "config": ("nri_claim2core.cli.config", "check configuration files, show what is in force"),
     "version": ("nri_claim2core.cli.version", "print versions"),
