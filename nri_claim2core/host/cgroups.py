@@ -178,10 +178,9 @@ class CgroupReader:
             else:
                 ours = "cpuset" in controllers.split(",")
             if ours:
-                inside = path.removesuffix(" (deleted)")
-                if hierarchy.subtree and not f"{inside}/".startswith(f"{hierarchy.subtree}/"):
+                if hierarchy.subtree and not f"{path}/".startswith(f"{hierarchy.subtree}/"):
                     return None
-                inside = inside[len(hierarchy.subtree) :]
+                inside = path[len(hierarchy.subtree) :]
                 return None if ".." in inside.split("/") else inside
         return None
 

@@ -318,6 +318,20 @@ def test_only_what_changed_is_read_again(tree, reader, opened):
     assert opened == [f"dra.k8s.io-cpu_claim-{CLAIM_B}.json"]
 
 
+def test_another_fault_of_a_broken_file_is_told(tree, reader):
+    path = tree.write(FILE_A, "")
+    assert reader.read().problems[0].reason == "is empty"
+    path.write_text("[]")
+    assert "not a mapping" in reader.read().problems[0].reason
+
+
+def test_a_file_under_another_name_is_another_file(tree, reader):
+    path = tree.claim_file(CLAIM_A, "0-3")
+    reader.read()
+    path.rename(path.with_name("other.json"))
+    assert reader.read().devices[NAME_A].path == "/var/run/cdi/other.json"
+
+
 def test_a_file_replaced_by_rename_is_read_again(tree, reader):
     path = tree.claim_file(CLAIM_A, "0-3")
     reader.read()

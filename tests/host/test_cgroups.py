@@ -70,6 +70,15 @@ def test_v1_asks_the_cpuset_line(tree):
     assert located(tree, PLAIN, 77) == (PLAIN, PLAIN, True)
 
 
+def test_a_hybrid_node_s_unified_tree_asks_its_own_line(tree):
+    tree.write("/sys/fs/cgroup/unified/cgroup.controllers", "cpuset\n")
+    tree.directory("/sys/fs/cgroup/unified/two")
+    process(tree, 77, "/kubepods/two", v1=True)
+    assert located(tree, "/two", 77) == ("/two", "/two", True)
+    tree.directory("/sys/fs/cgroup/unified/kubepods/two")
+    assert located(tree, "/two", 77) == ("/two", "/two", True)
+
+
 def test_crun_s_child_with_and_without_a_process(v2):
     v2.v2_cgroup(SCOPE, "0-3")
     v2.v2_cgroup(f"{SCOPE}/container", "0-3")
@@ -106,6 +115,7 @@ def test_a_mounted_part_of_the_hierarchy(tree):
     )
     process(tree, 77, f"/docker/abc{PLAIN}", v1=True)
     assert located(tree, PLAIN, 77) == (PLAIN, PLAIN, True)
+    tree.directory(f"/sys/fs/cgroup/cpusetd{PLAIN}")
     process(tree, 78, f"/docker/abcd{PLAIN}", v1=True)
     assert located(tree, PLAIN, 78) == (PLAIN, PLAIN, False)
 
@@ -123,6 +133,7 @@ def test_a_process_elsewhere_confirms_nothing(v2, elsewhere):
 
 def test_a_process_above_our_namespace_confirms_nothing(v2):
     v2.v2_cgroup(PLAIN, "0-3")
+    v2.directory(f"/sys/fs/other{PLAIN}")
     process(v2, 77, f"/../other{PLAIN}")
     assert located(v2, PLAIN, 77) == (PLAIN, PLAIN, False)
 
