@@ -41,6 +41,7 @@ from nri_claim2core.host.evidence import EvidenceReader
 from nri_claim2core.nri import api
 from nri_claim2core.nri.identity import SOCKET_VARIABLE
 from nri_claim2core.nri.runner import Runner, default_handler_deadline
+from nri_claim2core.nri.session import MAX_STUCK_HANDLERS
 
 if TYPE_CHECKING:
     from nri_claim2core.agent.endpoint import Endpoint
@@ -165,11 +166,11 @@ class PluginRole:
                 self._runner.run()
             finally:
                 self._chores.put("stop")
-                self.watch.stopping()
         log.info("stopped", extra={"note": "running containers keep their cpusets"})
 
     def stop(self) -> None:
         """End `run` after requests already received are answered. Safe in signal handlers."""
+        self.watch.stopping()
         self._runner.stop()
 
     @staticmethod
@@ -200,28 +201,42 @@ class PluginRole:
     def _housekeep(self) -> None:
         """Do what must not delay the runtime, one thing after the other."""
         endpoint: Endpoint | None = None
+        notifier = self.watch.notifier
+        pause_s = min(RELOAD_POLL_S, notifier.watchdog_interval_s or RELOAD_POLL_S)
         while True:
             try:
-                chore = self._chores.get(timeout=RELOAD_POLL_S)
+                chore = self._chores.get(timeout=pause_s)
             except queue.Empty:
                 chore = "poll"
+            if notifier.watchdog_interval_s:
+                notifier.ping()
             if chore == "stop":
                 if endpoint is not None:
                     endpoint.close()
                 return
             try:
                 if chore == "reload" or (chore == "poll" and self._source.changed()):
-                    self.watch.notifier.reloading()
+                    notifier.reloading()
                     self._apply(self._source.reload(), "files")
                     self.watch.reloaded()
                 elif chore == "settle":
                     self.plugin.verify_all()
                     settle_memory()
+                self._check_handlers()
                 if endpoint is None:
                     endpoint = self._open_endpoint()
             except Exception:
                 # A task root: housekeeping goes on, the plugin was never in its hands.
                 log.exception("housekeeping failed", extra={"chore": chore})
+
+    def _check_handlers(self) -> None:
+        session = self._runner.session
+        nr_stuck = 0 if session is None else session.nr_stuck
+        self.watch.health.set(
+            "handlers",
+            is_good=nr_stuck < MAX_STUCK_HANDLERS,
+            detail=f"{nr_stuck} of {MAX_STUCK_HANDLERS} threads hang in a handler",
+        )
 
     def _open_endpoint(self) -> Endpoint | None:
         # Imported late: it brings an HTTP server with it.

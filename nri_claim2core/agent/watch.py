@@ -49,9 +49,7 @@ class ConnectionWatch(Observer):
         notifier: Notifier | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.health = Health(
-            live=("handlers", "housekeeping"), ready=("registered", "synchronized")
-        )
+        self.health = Health(live=("handlers",), ready=("registered", "synchronized"))
         self.notifier = notifier or Notifier()
         self.registration: Registration | None = None
         "What the connected runtime said; None between connections."
@@ -62,6 +60,7 @@ class ConnectionWatch(Observer):
         self._clock = clock
         self._last_failure = ("", float("-inf"))
         self._was_ready = False
+        self._is_stopping = False
 
     def on_unreachable(self, reason: Claim2CoreError) -> None:
         """Say what is wrong with the socket; attempts go on."""
@@ -111,7 +110,11 @@ class ConnectionWatch(Observer):
             self._say_failure("not registered", reason)
             return
         self._metrics.count("claim2core_nri_connections_lost_total")
-        log.warning("connection ended", extra={"reason": reason.message, "code": reason.code})
+        log.log(
+            logging.INFO if self._is_stopping else logging.WARNING,
+            "connection ended",
+            extra={"reason": reason.message, "code": reason.code},
+        )
         self.notifier.status(f"connection ended: {reason.message}; trying again")
 
     def on_duplicate(self, plugin: str) -> None:
@@ -134,7 +137,8 @@ class ConnectionWatch(Observer):
             self.notifier.ready(f"registered with {self.registration}")
 
     def stopping(self) -> None:
-        """Tell the service manager that the process ends."""
+        """Tell that the process ends on purpose. Safe in signal handlers."""
+        self._is_stopping = True
         self.notifier.stopping("stopping; containers keep their cpusets")
 
     def _say_failure(self, event: str, reason: Claim2CoreError) -> None:

@@ -47,8 +47,8 @@ _EXIT_CODES: Final[tuple[tuple[type[Claim2CoreError], ExitCode], ...]] = (
     (PeerError, ExitCode.UNREACHABLE),
     (StaleError, ExitCode.NOT_FOUND),
 )
-_UNREACHABLE_CODES: Final = frozenset(("C2C-CONFIG-04", "C2C-LAB-02"))
-"""A file that cannot be read, a requirement that this machine lacks."""
+_UNREACHABLE_CODES: Final = frozenset(("C2C-CONFIG-04", "C2C-LAB-02", "C2C-NRI-08"))
+"""A file that cannot be read, a requirement that this machine lacks, a runtime not there."""
 
 
 def add_output_argument(parser: argparse.ArgumentParser, default: str = "table") -> None:
