@@ -190,14 +190,13 @@ class KubeletOptions(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MetricsOptions(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The HTTP endpoint with /metrics, /livez and /readyz."""
+    """The HTTP endpoint with /metrics, /livez, /readyz and /state."""
 
     listen: Annotated[
         ListenAddress,
         _about(
             "Where it listens: ADDRESS:PORT, unix:/path, or empty for nowhere. It has no"
-            " authentication: keep it on localhost or a socket unless the network is trusted.",
-            applies=Applies.START,
+            " authentication: keep it on localhost or a socket unless the network is trusted."
         ),
     ] = ListenAddress("127.0.0.1", 9899)
 

@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 class Endpoint:
     """An open endpoint, or - where no address is configured - none, with the same interface."""
 
-    def __init__(self, server: HttpServer | None) -> None:
+    def __init__(self, address: ListenAddress, server: HttpServer | None) -> None:
+        self.address: Final = address
         self._server: Final = server
 
     @classmethod
@@ -45,7 +46,7 @@ class Endpoint:
         the server.
         """
         if not address.is_enabled:
-            return cls(None)
+            return cls(address, None)
         server = HttpServer(address, pages(health, metrics, state))
         try:
             server.start()
@@ -53,7 +54,7 @@ class Endpoint:
             _say_once(error.code, error.message, error.hint)
             return None
         log.info("http endpoint", extra={"listen": str(address)})
-        return cls(server)
+        return cls(address, server)
 
     @property
     def port(self) -> int:

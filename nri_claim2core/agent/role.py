@@ -223,6 +223,10 @@ class PluginRole:
                     self.plugin.verify_all()
                     settle_memory()
                 self._check_handlers()
+                wanted = self._source.current.config.metrics.listen
+                if endpoint is not None and endpoint.address != wanted:
+                    endpoint.close()
+                    endpoint = None
                 if endpoint is None:
                     endpoint = self._open_endpoint()
             except Exception:
