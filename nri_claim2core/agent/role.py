@@ -223,12 +223,7 @@ class PluginRole:
                     self.plugin.verify_all()
                     settle_memory()
                 self._check_handlers()
-                wanted = self._source.current.config.metrics.listen
-                if endpoint is not None and endpoint.address != wanted:
-                    endpoint.close()
-                    endpoint = None
-                if endpoint is None:
-                    endpoint = self._open_endpoint()
+                endpoint = self._kept_endpoint(endpoint)
             except Exception:
                 # A task root: housekeeping goes on, the plugin was never in its hands.
                 log.exception("housekeeping failed", extra={"chore": chore})
@@ -242,16 +237,17 @@ class PluginRole:
             detail=f"{nr_stuck} of {MAX_STUCK_HANDLERS} threads hang in a handler",
         )
 
-    def _open_endpoint(self) -> Endpoint | None:
-        # Imported late: it brings an HTTP server with it.
+    def _kept_endpoint(self, endpoint: Endpoint | None) -> Endpoint | None:
+        # Imported late: not needed for registration.
         from nri_claim2core.agent.endpoint import Endpoint  # noqa: PLC0415
 
-        config = self._source.current.config
+        address = self._source.current.config.metrics.listen
+        if endpoint is not None:
+            if endpoint.address == address:
+                return endpoint
+            endpoint.close()
         return Endpoint.open(
-            config.metrics.listen,
-            health=self.watch.health,
-            metrics=self.metrics,
-            state=self._state,
+            address, health=self.watch.health, metrics=self.metrics, state=self._state
         )
 
     def _state(self) -> Document:
