@@ -167,6 +167,16 @@ class ContainerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherPlugin:
+    """Another NRI plugin on the node, which sets cpusets at creation."""
+
+    name: str
+    index: str
+    cpus: Mapping[str, str]
+    "Container key to the CPUs that it sets."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerExpect:
     """What must hold for one container after a step; None = not looked at."""
 
@@ -186,7 +196,7 @@ class Expect:
     """What must hold after a step."""
 
     error: str | None = None
-    "Text within the error the step ends with; None = it ends without one."
+    "Text within the error that the step ends with; None = it ends without one."
     containers: Mapping[str, ContainerExpect] = field(default_factory=dict)
 
 
@@ -230,4 +240,5 @@ class Scenario:
     claims: Mapping[str, ClaimSpec]
     pods: Mapping[str, PodSpec]
     containers: Mapping[str, ContainerSpec]
+    other_plugins: tuple[OtherPlugin, ...]
     steps: tuple[Step, ...]

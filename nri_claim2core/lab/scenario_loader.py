@@ -8,6 +8,7 @@ says `file:line` and the field. A file with several mistakes is corrected one at
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from nri_claim2core.lab.scenario import (
     Expect,
     NodeSpec,
     NumaSpec,
+    OtherPlugin,
     PodSpec,
     Scenario,
     Step,
@@ -46,8 +48,9 @@ DEFAULT_RUNTIME: Final = "containerd-2.4"
 
 _TOP = (
     "apiVersion", "kind", "name", "description", "runtime", "config", "node", "claims", "pods",
-    "containers", "steps",
+    "containers", "otherPlugins", "steps",
 )  # fmt: skip
+_INDEX: Final = re.compile("[0-9]{2}")
 _CONTAINER_EXPECT = ("cpus", "mems", "shares", "verdicts", "ownership", "codes")
 _STEP_OPTIONS: Final[Mapping[Verb, tuple[str, ...]]] = {
     Verb.UPDATE: ("cpus", "mems", "shares"),
@@ -101,6 +104,10 @@ def parse_scenario(data: bytes, source: str) -> Scenario:
         claims=claims,
         pods=pods,
         containers=containers,
+        other_plugins=tuple(
+            _other_plugin(item, containers)
+            for item in (top["otherPlugins"].as_list() if "otherPlugins" in top else [])
+        ),
         steps=steps,
     )
 
@@ -228,6 +235,21 @@ def _claim(
         prepared=fields["prepared"].as_bool() if "prepared" in fields else True,
         checkpointed=fields["checkpointed"].as_bool() if "checkpointed" in fields else True,
     )
+
+
+def _other_plugin(item: Item, containers: Mapping[str, ContainerSpec]) -> OtherPlugin:
+    fields = item.as_mapping(("name", "index", "cpus"))
+    for key in ("name", "index"):
+        if key not in fields:
+            raise item.error(f"{key} is missing")
+    index = fields["index"].as_text()
+    if not _INDEX.fullmatch(index):
+        raise fields["index"].error(f"{index!r} is no plugin index", hint='two digits, like "90"')
+    cpus = {}
+    for key, value in _mapping(fields, "cpus").items():
+        _declared(value, key, containers, "container")
+        cpus[key] = _cpus(value)
+    return OtherPlugin(name=fields["name"].as_text(), index=index, cpus=cpus)
 
 
 def _check_claims(item: Item, spec: ContainerSpec, claims: Mapping[str, ClaimSpec]) -> None:
