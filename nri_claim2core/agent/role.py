@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from nri_claim2core import __version__
 from nri_claim2core.agent.book import Book
 from nri_claim2core.agent.config import Config, ViolationEffect
-from nri_claim2core.agent.config_source import ConfigSource, ReloadOutcome
+from nri_claim2core.agent.config_source import ConfigSource, Loaded, ReloadOutcome
 from nri_claim2core.agent.decide import Decider, Rules
 from nri_claim2core.agent.documents import Document, state_document
 from nri_claim2core.agent.instance import InstanceLock
@@ -109,8 +109,7 @@ class PluginRole:
         loaded = self._source.load()
         config = loaded.config
         configure_logging(config.log.level.value, config.log.format.value)
-        for note in loaded.notes:
-            log.warning("configuration", extra={"note": str(note)})
+        _say_notes(loaded)
         self._evidence = evidence_reader_of(config, options.root)
         self._evidence_key = (config.cdi, config.kubelet)
         self.metrics = Metrics()
@@ -281,6 +280,7 @@ class PluginRole:
                 },
             )
             return
+        _say_notes(outcome.loaded)
         if outcome.changes or outcome.pending:
             log.info(
                 "configuration",
@@ -290,6 +290,11 @@ class PluginRole:
                     "pending": [f"{c} ({c.option.applies.value})" for c in outcome.pending],
                 },
             )
+
+
+def _say_notes(loaded: Loaded) -> None:
+    for note in loaded.notes:
+        log.warning("configuration without effect", extra={"note": str(note)})
 
 
 def settle_memory() -> None:
