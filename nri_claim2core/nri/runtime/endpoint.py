@@ -212,6 +212,8 @@ class EmbeddedRuntime(Lifecycle):
     def wait_for_plugins(self, count: int = 1, timeout_s: float = 10.0) -> None:
         """Wait until at least `count` plugins are registered; raises TimeoutError. Blocking."""
         self.wait_until(lambda: len(self._relay.plugins) >= count, timeout_s)
+        with self._lock:
+            pass  # a registration holds it to its end
 
     def wait_until(self, holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
         """Wait until `holds()`, asked whenever something has happened; raises TimeoutError.

@@ -6,6 +6,7 @@ directory, and three variables only: no PATH, no HOME. Descriptors above 3 are c
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -72,5 +73,17 @@ def spawn(executable: Path, index: str, name: str, peer: socket.socket) -> int:
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
             # Onto itself, dup2 clears close-on-exec as well.
             (os.POSIX_SPAWN_DUP2, peer.fileno(), PLUGIN_FD),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
         ],
     )
+
+
+def _inheritable() -> list[int]:
+    # Those that this process itself was started with; its own are close-on-exec.
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        descriptor = int(entry.name)
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if descriptor > PLUGIN_FD and os.get_inheritable(descriptor):
+                found.append(descriptor)
+    return found

@@ -1,5 +1,6 @@
 """A plugin made of nothing but a Connection: it answers as it is told, or not at all."""
 
+import contextlib
 import socket
 import threading
 
@@ -14,21 +15,17 @@ from nri_claim2core.nri.connection import (
     Role,
 )
 from nri_claim2core.nri.errors import RpcError
-from nri_claim2core.nri.events_table import PLUGIN_METHODS, RUNTIME_SERVICE
+from nri_claim2core.nri.events_table import EVENTS, PLUGIN_METHODS, RUNTIME_SERVICE
 from nri_claim2core.nri.runtime import EmbeddedRuntime
 
 HANG = object()
 "An answer that never comes."
 
-REQUESTS = {
-    name: getattr(api, f"{name}Request")
-    for name in (
-        "Configure Synchronize RunPodSandbox UpdatePodSandbox PostUpdatePodSandbox "
-        "StopPodSandbox RemovePodSandbox CreateContainer PostCreateContainer StartContainer "
-        "PostStartContainer UpdateContainer PostUpdateContainer StopContainer RemoveContainer "
-        "ValidateContainerAdjustment"
-    ).split()
-} | {"StateChange": api.StateChangeEvent}
+REQUESTS = {event.rpc: event.request for event in EVENTS} | {
+    "Configure": api.ConfigureRequest,
+    "Synchronize": api.SynchronizeRequest,
+    "StateChange": api.StateChangeEvent,
+}
 
 
 class ScriptedPlugin(threading.Thread):
@@ -138,10 +135,29 @@ def scripted():
     yield attach
     for ours, plugin in made:
         ours.close()
-        try:
+        with contextlib.suppress(OSError):
             plugin.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
+        plugin.join(10)
+        assert not plugin.is_alive()
+
+
+@pytest.fixture
+def connected():
+    """Connect scripted plugins to a socket path; their threads have ended at the end."""
+    made = []
+
+    def connect(path, label="10-a", **options):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(str(path))
+        plugin = ScriptedPlugin(sock, label, **options)
+        made.append(plugin)
+        plugin.start()
+        return plugin
+
+    yield connect
+    for plugin in made:
+        with contextlib.suppress(OSError):
+            plugin.sock.shutdown(socket.SHUT_RDWR)
         plugin.join(10)
         assert not plugin.is_alive()
 
@@ -169,3 +185,8 @@ def pods():
 @pytest.fixture
 def containers():
     return make_container
+
+
+@pytest.fixture
+def make(pods, containers):
+    return pods, containers

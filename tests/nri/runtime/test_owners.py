@@ -19,9 +19,9 @@ def test_words_before_0_10():
     owners = Owners(by_field=False)
     owners.claim("c", api.CPUSetCPUs, "10-a")
     owners.claim("c", api.Env, "10-a", "KEY")
-    with pytest.raises(ConflictError, match="both tried to set CPU pinning$"):
+    with pytest.raises(ConflictError, match=r"both tried to set CPU pinning$"):
         owners.claim("c", api.CPUSetCPUs, "20-b")
-    with pytest.raises(ConflictError, match="both tried to set env KEY$"):
+    with pytest.raises(ConflictError, match=r"both tried to set env KEY$"):
         owners.claim("c", api.Env, "20-b", "KEY")
 
 
@@ -37,7 +37,7 @@ def test_keys_and_containers_are_apart():
     owners.claim("c", api.Env, "10-a", "A")
     owners.claim("c", api.Env, "20-b", "B")
     owners.claim("d", api.Env, "20-b", "A")
-    with pytest.raises(ConflictError, match="Env A$"):
+    with pytest.raises(ConflictError, match=r"Env A$"):
         owners.claim("c", api.Env, "20-b", "A")
 
 
