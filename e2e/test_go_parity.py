@@ -372,6 +372,7 @@ NUMBERS = numbered()
 
 @settings(
     max_examples=300,
+    derandomize=True,
     deadline=None,
     # The plugins of the fixture answer each example from what it sets first.
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -425,6 +426,7 @@ updates = by_key(
 
 @settings(
     max_examples=200,
+    derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -29,6 +29,7 @@ from e2e.bench.candidates import (
     Candidate,
     Running,
     binding_candidate,
+    check_pins,
     go_candidate,
     own_candidate,
 )
@@ -36,7 +37,7 @@ from e2e.bench.figures import Figure, Goal, quantile, table
 from e2e.bench.machine import Machine, read_machine, read_memory, wait_idle
 from e2e.peers.go_runtime import PeerError
 
-OWN_COMMAND = "nri-claim2core plugin --config {config}"
+OWN_COMMAND = "{python} -m nri_claim2core.cli.main plugin --config {config} --run-dir {dir}"
 
 SYNC_SIZES = (110, 500, 2000)
 
@@ -126,7 +127,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--ours",
         default=OWN_COMMAND,
         metavar="COMMAND",
-        help="start of our plugin; placeholders {socket} {index} {name} {config} {root} {python}",
+        help="start of our plugin; placeholders {socket} {index} {name} {config} {dir} {python}",
     )
     parser.add_argument(
         "--without",
@@ -205,6 +206,8 @@ def measure_calls(
         attached: list[tuple[str, Running]] = [
             (candidate.name, stack.enter_context(bench.run(candidate))) for candidate in candidates
         ]
+        for name, running in attached:
+            check_pins(running.runtime, TITLES[name])
         attached.append((NONE, stack.enter_context(bench.run(None))))
         for number in range(-1, rounds):
             progress(f"calls, round {number + 1} of {rounds}")

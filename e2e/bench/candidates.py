@@ -1,6 +1,6 @@
 """The plugins that are compared, and how each is started.
 
-A candidate is a command line with placeholders: {socket} {index} {name} {config} {root}
+A candidate is a command line with placeholders: {socket} {index} {name} {config} {dir}
 {python}. All run as external plugins against the same build of the Go runtime library.
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.peers.go_runtime import GoRuntime, Line, PeerError, claim_uid, peer_binary
+from nri_claim2core.nri import nri_pb2 as api
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -126,7 +127,7 @@ class Bench:
             "index": INDEX,
             "name": candidate.name,
             "config": str(config),
-            "root": str(self.root),
+            "dir": str(place),
             "python": sys.executable,
         }
         command = [word.format_map(values) for word in candidate.command]
@@ -175,6 +176,28 @@ def configuration(socket_path: Path, root: Path) -> str:
             "metrics": {"listen": ""},
         }
     )
+
+
+def check_pins(runtime: GoRuntime, title: str) -> None:
+    """Let a container with claim 0 be created. Raises: PeerError when it is not pinned to it.
+
+    A plugin that answers quickly because it does nothing would make a fine benchmark.
+    """
+    uid = claim_uid(0)
+    pod = api.PodSandbox(id="check-pod", name="check", uid="check", namespace="bench")
+    container = api.Container(
+        id="check",
+        pod_sandbox_id=pod.id,
+        name="check",
+        env=[f"DRA_CPUSET_{uid}=0"],
+        CDI_devices=[api.CDIDevice(name=f"dra.k8s.io/cpu=claim-{uid}")],
+    )
+    runtime.relay("run_pod", pod)
+    created = runtime.relay("create", pod, container)
+    if not created.ok or created.adjust.linux.resources.cpu.cpus != "0":
+        raise PeerError(f"{title} did not pin a claiming container: {created.error or 'no cpus'}")
+    for command in ("stop", "remove", "stop_pod", "remove_pod"):
+        runtime.relay(command, pod, container)
 
 
 def write_evidence(root: Path, nr_claims: int) -> None:
