@@ -7,7 +7,8 @@ silently), more than 256 KiB and deep nesting. Scalars mean what YAML 1.2 says: 
 are texts, not truth values.
 
 The tree is built from parser events, not from PyYAML's own composer: nothing is expanded,
-recursion is bounded, and all duplicate keys are found, not just the first.
+recursion is bounded, and all duplicate keys are found, not just the first. PyYAML itself is
+imported with the first text that says anything: a node without files does not pay for it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Final
-
-import yaml
 
 from nri_claim2core.agent.config_problem import Place, Problem, Rule
 
@@ -27,7 +27,6 @@ MAX_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 8
 """The schema is three levels deep."""
 
-_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NUMBER: Final = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+"
     r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
@@ -106,9 +105,14 @@ def parse_yaml(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return None, [Problem(Rule.SYNTAX, Place(file, line), "is not UTF-8 text")]
-    builder = _Builder(file)
+    if all(not line or line.startswith("#") for line in map(str.strip, text.split("\n"))):
+        return None, []
+    import yaml  # noqa: PLC0415 - see module text
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    builder = _Builder(file, yaml)
     try:
-        tree = builder.document(yaml.parse(text, Loader=_LOADER))
+        tree = builder.document(yaml.parse(text, Loader=loader))
     except yaml.YAMLError as error:
         return None, [*builder.problems, _syntax_problem(error, file, text)]
     except _Stop:
@@ -116,7 +120,7 @@ def parse_yaml(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
     return tree, builder.problems
 
 
-def _syntax_problem(error: yaml.YAMLError, file: str, text: str) -> Problem:
+def _syntax_problem(error: Exception, file: str, text: str) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     position = getattr(error, "position", None)
     if mark is not None:
@@ -131,7 +135,8 @@ def _syntax_problem(error: yaml.YAMLError, file: str, text: str) -> Problem:
 
 
 class _Builder:
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, yaml: ModuleType) -> None:
+        self._yaml = yaml
         self.problems: list[Problem] = []
         self._file = file
 
@@ -139,11 +144,11 @@ class _Builder:
         root: Node | None = None
         documents = 0
         for event in events:
-            if isinstance(event, yaml.DocumentStartEvent):
+            if isinstance(event, self._yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     self._stop(event, "has more than one document (a second `---`)")
-            elif isinstance(event, yaml.NodeEvent):
+            elif isinstance(event, self._yaml.NodeEvent):
                 root = self._node(event, events, 0)
         empty = isinstance(root, Scalar) and root.is_null
         return None if empty else root
@@ -152,22 +157,22 @@ class _Builder:
         if depth > MAX_DEPTH:
             self._stop(event, f"is nested more than {MAX_DEPTH} levels deep", Rule.TOO_LARGE)
         line = _line(event)
-        if isinstance(event, yaml.AliasEvent):
+        if isinstance(event, self._yaml.AliasEvent):
             self._refuse(line, f"alias *{event.anchor}", "write the value out")
             return Scalar("", is_plain=True, line=line)
         if event.anchor is not None:
             self._refuse(line, f"anchor &{event.anchor}", "write the value out where it is used")
         if event.tag is not None:
             self._refuse(line, f"tag {event.tag}", "leave the tag out")
-        if isinstance(event, yaml.ScalarEvent):
+        if isinstance(event, self._yaml.ScalarEvent):
             return Scalar(event.value, is_plain=event.style in (None, ""), line=line)
-        if isinstance(event, yaml.SequenceStartEvent):
+        if isinstance(event, self._yaml.SequenceStartEvent):
             sequence = Sequence(line)
-            for item in _until(events, yaml.SequenceEndEvent):
+            for item in _until(events, self._yaml.SequenceEndEvent):
                 sequence.items.append(self._node(item, events, depth + 1))
             return sequence
         mapping = Mapping(line)
-        for key_event in _until(events, yaml.MappingEndEvent):
+        for key_event in _until(events, self._yaml.MappingEndEvent):
             key = self._node(key_event, events, depth + 1)
             value = self._node(next(events), events, depth + 1)
             self._enter(mapping, key, value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -253,3 +255,17 @@ def test_files_that_change_while_they_are_read_are_read_again(
 
 def test_diff_of_equal_configurations_is_empty() -> None:
     assert diff(Config(), Config()) == ()
+
+
+def test_a_node_without_files_does_not_load_a_yaml_parser() -> None:
+    program = (
+        "import sys; from pathlib import Path;"
+        "from nri_claim2core.agent.config_source import ConfigSource;"
+        "ConfigSource(root=Path('/nowhere')).load();"
+        "heavy = {'yaml', 'json', 'logging', 'asyncio', 'ssl', 'socket', 'google'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
