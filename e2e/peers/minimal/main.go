@@ -20,6 +20,7 @@ import (
 type plugin struct {
 	cpus   string
 	always bool
+	mask   api.EventMask
 }
 
 func main() {
@@ -29,6 +30,7 @@ func main() {
 		name   = flag.String("name", "", "plugin name")
 		cpus   = flag.String("cpus", "0", "CPUs to give to containers with a claim")
 		always = flag.Bool("always", false, "give them to every container")
+		mask   = flag.Int("mask", 0, "subscribe only these events; the stub itself trims nothing to what an older runtime knows")
 	)
 	flag.Parse()
 	nrilog.Set(quiet{})
@@ -42,7 +44,7 @@ func main() {
 	if *name != "" {
 		options = append(options, stub.WithPluginName(*name))
 	}
-	s, err := stub.New(&plugin{cpus: *cpus, always: *always}, options...)
+	s, err := stub.New(&plugin{cpus: *cpus, always: *always, mask: api.EventMask(*mask)}, options...)
 	if err == nil {
 		err = s.Run(context.Background())
 	}
@@ -62,6 +64,11 @@ func (p *plugin) wants(container *api.Container) bool {
 		}
 	}
 	return false
+}
+
+// Configure gives the events wanted; none means all that have a handler.
+func (p *plugin) Configure(context.Context, string, string, string) (api.EventMask, error) {
+	return p.mask, nil
 }
 
 func (p *plugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
