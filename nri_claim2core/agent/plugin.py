@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 
 from nri_claim2core.agent.book import Book, Entry
 from nri_claim2core.agent.decide import Decider, Decision, orphan_pod
+from nri_claim2core.agent.guard import unclaimed_go_on
 from nri_claim2core.agent.metrics import Metrics
 from nri_claim2core.agent.readback import ReadBack
 from nri_claim2core.agent.records import (
@@ -135,6 +136,7 @@ class Claim2CorePlugin(Plugin):
 
     # -- pod sandboxes --------------------------------------------------------------------
 
+    @unclaimed_go_on
     def run_pod_sandbox(
         self, request: api.RunPodSandboxRequest, call: Call
     ) -> api.RunPodSandboxResponse | None:
@@ -161,6 +163,7 @@ class Claim2CorePlugin(Plugin):
 
     # -- containers -----------------------------------------------------------------------
 
+    @unclaimed_go_on
     def create_container(
         self, request: api.CreateContainerRequest, call: Call
     ) -> api.CreateContainerResponse | None:
@@ -177,6 +180,7 @@ class Claim2CorePlugin(Plugin):
         self._note(container.id, "CreateContainer", started)
         return adjustment(decision.envelope)
 
+    @unclaimed_go_on
     def post_create_container(
         self, request: api.PostCreateContainerRequest, call: Call
     ) -> api.PostCreateContainerResponse | None:
@@ -185,6 +189,7 @@ class Claim2CorePlugin(Plugin):
         self._refresh(request.container)
         return None
 
+    @unclaimed_go_on
     def start_container(
         self, request: api.StartContainerRequest, call: Call
     ) -> api.StartContainerResponse | None:
@@ -213,6 +218,7 @@ class Claim2CorePlugin(Plugin):
         self._read_back_after(request.container, "PostStartContainer")
         return None
 
+    @unclaimed_go_on
     def update_container(
         self, request: api.UpdateContainerRequest, call: Call
     ) -> api.UpdateContainerResponse | None:
@@ -288,16 +294,24 @@ class Claim2CorePlugin(Plugin):
         unconfined. Everything else goes on unchanged.
         """
         del method  # the runner counts it
-        if isinstance(request, api.CreateContainerRequest):
-            container = container_record(request.container, cdi_reported=self._cdi_reported)
-            if self.decider.has_sign_of_claim(container):
-                self._metrics.count("claim2core_creations_refused_total", "deadline")
-                raise RpcError(
-                    Code.UNAVAILABLE,
-                    f"container {container.name!r} has signs of a claim and its CPUs could not "
-                    "be determined in time; kubelet tries the creation again",
-                )
+        if isinstance(request, api.CreateContainerRequest) and self.may_be_claimed(request):
+            self._metrics.count("claim2core_creations_refused_total", "deadline")
+            raise RpcError(
+                Code.UNAVAILABLE,
+                f"container {request.container.name!r} has signs of a claim and its CPUs could "
+                "not be determined in time; kubelet tries the creation again",
+            )
         return None
+
+    def may_be_claimed(self, request: Message) -> bool:
+        """Tell whether anything points at a claim of the container that a request is about."""
+        container = getattr(request, "container", None)
+        if not isinstance(container, api.Container):
+            return False
+        record = container_record(container, cdi_reported=self._cdi_reported)
+        entry = self._book.get(record.id)
+        known = entry is not None and entry.envelope.ownership is not Ownership.NONE
+        return known or self.decider.has_sign_of_claim(record)
 
     # -- helpers --------------------------------------------------------------------------
 

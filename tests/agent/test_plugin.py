@@ -1,0 +1,338 @@
+"""The plugin at every moment of a container's life, driven by a runtime over a real socket."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nri_claim2core.agent.decide import Rules
+from nri_claim2core.claims.effects import Effects, RefusalEffect
+from nri_claim2core.model.envelope import Mode
+from nri_claim2core.nri import api
+from nri_claim2core.nri.runtime import PROFILES
+from tests.agent.world import (
+    CLAIM_A,
+    CLAIM_B,
+    DEVICE_A,
+    DEVICE_B,
+    OTHER_POD,
+    POD,
+    World,
+    env_of,
+)
+
+ENV_A = env_of(CLAIM_A, "2-3")
+ENV_B = env_of(CLAIM_B, "4-5")
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def cpu(container):
+    return container.linux.resources.cpu
+
+
+def create(world, runtime, *devices, env=None, **kwargs):
+    """Create with the environment that the devices' specs give."""
+    known = {DEVICE_A: ENV_A, DEVICE_B: ENV_B}
+    env = [known[d] for d in devices] if env is None else env
+    result = runtime.create_container(world.pod(), world.container(*devices, env=env, **kwargs))
+    assert result.ok, result.error
+    return result.container
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_a_claim_confines_on_every_runtime(tmp_path, profile):
+    world = World(tmp_path, profile)
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        # 2 CPUs of node 0 and nothing else asked for: 1024 shares for each.
+        assert (cpu(made).cpus, cpu(made).mems, cpu(made).shares.value) == ("2-3", "0", 2048)
+        world.kernel_says(made.id, "2-3")
+        assert runtime.start_container(made.id).ok
+        entry = world.book.get(made.id)
+        assert str(entry.observed.cpus) == "2-3"
+        assert entry.observed.when == "PostStartContainer"
+        assert entry.violations == ()
+
+
+def test_two_claims_unite_with_the_memory_nodes_of_both(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A, DEVICE_B)
+        assert (cpu(made).cpus, cpu(made).mems) == ("2-5", "0-1")
+
+
+def test_a_container_without_claims_is_not_touched(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, cpus="0-7", shares=512)
+        assert (cpu(made).cpus, cpu(made).mems, cpu(made).shares.value) == ("0-7", "", 512)
+        assert dict(made.annotations) == {}
+
+
+def test_a_cpu_request_keeps_its_shares(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A, shares=1536)
+        assert (cpu(made).cpus, cpu(made).shares.value) == ("2-3", 1536)
+
+
+def test_every_update_is_answered_with_the_claims_cpus(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        runtime.start_container(made.id)
+        runtime.update_cpuset(made.id, "0-7")
+        assert cpu(runtime.container(made.id)).cpus == "2-3"
+        # A resize says nothing about CPUs; the zeros it carries mean "unchanged".
+        resized = api.LinuxResources()
+        resized.memory.limit.value = 1 << 30
+        runtime.update_container(made.id, resized)
+        assert cpu(runtime.container(made.id)).cpus == "2-3"
+        assert world.metrics.value("claim2core_cpusets_reasserted_total") == 1
+
+
+def test_an_update_of_an_unclaimed_container_passes(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime)
+        runtime.start_container(made.id)
+        runtime.update_cpuset(made.id, "0-1")
+        assert cpu(runtime.container(made.id)).cpus == "0-1"
+
+
+def test_kubelets_exclusive_cpus_join_the_envelope(world):
+    world.tree.write(
+        "/var/lib/kubelet/cpu_manager_state",
+        '{"policyName":"static","defaultCpuSet":"0-5",'
+        f'"entries":{{"{POD}":{{"main":"6-7"}}}},"checksum":0}}',
+    )
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A, cpus="6-7", shares=2048)
+        # 2-3 of the claim, 6-7 as kubelet gave them; shares stay kubelet's.
+        assert (cpu(made).cpus, cpu(made).shares.value) == ("2-3,6-7", 2048)
+        runtime.start_container(made.id)
+        runtime.update_cpuset(made.id, "6-7")
+        assert cpu(runtime.container(made.id)).cpus == "2-3,6-7"
+
+
+def test_a_cpuset_set_by_somebody_else_is_left_alone(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A, cpus="2-3,6")
+        assert cpu(made).cpus == "2-3,6"
+        assert world.book.get(made.id).envelope.findings == ()
+        runtime.start_container(made.id)
+        runtime.update_cpuset(made.id, "2-3,7")
+        assert cpu(runtime.container(made.id)).cpus == "2-3,7"
+
+
+def test_somebody_elses_cpuset_on_another_claim_is_reported(world):
+    world.hold({CLAIM_A: [POD], CLAIM_B: [OTHER_POD]})
+    with world.runtime() as runtime, world.running(runtime):
+        other = world.container(DEVICE_B, env=[ENV_B], pod=OTHER_POD)
+        assert runtime.create_container(world.pod(OTHER_POD), other).ok
+        made = create(world, runtime, DEVICE_A, cpus="2-4")
+        [finding] = world.book.get(made.id).envelope.findings
+        assert finding.code == "C2C-ENV-14"
+        assert CLAIM_B in finding.message
+
+
+def test_a_foreign_violation_is_refused_where_configured(tmp_path):
+    world = World(tmp_path, rules=Rules(rejects_foreign_violation=True))
+    with world.runtime() as runtime, world.running(runtime):
+        result = runtime.create_container(
+            world.pod(), world.container(DEVICE_A, env=[ENV_A], cpus="3")
+        )
+        assert "C2C-ENV-13" in str(result.error)
+        assert "lacks claimed CPUs 2" in str(result.error)
+        assert world.book.claiming() == []
+
+
+@pytest.mark.parametrize("mode", [Mode.VERIFY, Mode.OBSERVE])
+def test_modes_that_only_look_write_nothing(tmp_path, mode):
+    world = World(tmp_path, rules=Rules(mode=mode))
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        assert cpu(made).cpus == ""
+        world.kernel_says(made.id, "0-7")
+        assert runtime.start_container(made.id).ok
+        runtime.update_cpuset(made.id, "0-7")
+        assert cpu(runtime.container(made.id)).cpus == "0-7"
+
+
+def test_enforce_takes_over_what_another_plugin_set(tmp_path):
+    world = World(tmp_path, rules=Rules(mode=Mode.ENFORCE))
+    with world.runtime() as runtime, world.running(runtime):
+        assert cpu(create(world, runtime, DEVICE_A, cpus="0-7")).cpus == "2-3"
+
+
+def test_a_copied_variable_grants_nothing(world):
+    world.hold({CLAIM_A: [POD]})
+    with world.runtime() as runtime, world.running(runtime):
+        thief = world.container(env=[ENV_A], pod=OTHER_POD)
+        result = runtime.create_container(world.pod(OTHER_POD), thief)
+        assert result.ok
+        assert cpu(result.container).cpus == ""
+        assert world.metrics.value("claim2core_claim_verdicts_total", "forged") == 1
+
+
+def test_a_copied_variable_is_refused_where_configured(tmp_path):
+    world = World(tmp_path, rules=Rules(effects=Effects(on_forged=RefusalEffect.REJECT)))
+    with world.runtime() as runtime, world.running(runtime):
+        result = runtime.create_container(
+            world.pod(OTHER_POD), world.container(env=[ENV_A], pod=OTHER_POD)
+        )
+        assert CLAIM_A in str(result.error)
+        assert "forged" in str(result.error)
+
+
+def test_a_start_outside_the_envelope_is_refused(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        world.kernel_says(made.id, "0-7")
+        result = runtime.start_container(made.id)
+        assert "start refused" in str(result.error)
+        assert "C2C-ENV-10" not in str(result.error) or "0-1,4-7" in str(result.error)
+        assert world.metrics.value("claim2core_envelope_violations_total") == 1
+
+
+def test_a_narrower_parent_is_reported_and_starts(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        world.kernel_says(made.id, "2")
+        assert runtime.start_container(made.id).ok
+        assert [v.code for v in world.book.get(made.id).violations] == ["C2C-ENV-11"]
+
+
+def test_the_kernel_is_asked_again_after_an_update(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        world.kernel_says(made.id, "2-3")
+        runtime.start_container(made.id)
+        world.kernel_says(made.id, "0-3")
+        runtime.update_cpuset(made.id, "0-3")
+        entry = world.book.get(made.id)
+        assert entry.observed.when == "PostUpdateContainer"
+        assert [v.code for v in entry.violations] == ["C2C-ENV-10"]
+
+
+def test_a_restart_of_the_plugin_restores_what_is_valid(world):
+    with world.runtime() as runtime:
+        with world.running(runtime):
+            kept = create(world, runtime, DEVICE_A)
+            runtime.start_container(kept.id)
+            foreign = create(world, runtime, DEVICE_A, cpus="2-3,6", name="foreign")
+            runtime.start_container(foreign.id)
+        # While it is away: one is moved, one is created unpinned, one claim is unprepared.
+        runtime.update_cpuset(kept.id, "0-7")
+        late = create(world, runtime, DEVICE_B, name="late")
+        runtime.start_container(late.id)
+        with world.running(runtime):
+            assert cpu(runtime.container(kept.id)).cpus == "2-3"
+            assert cpu(runtime.container(late.id)).cpus == "4-5"
+            assert cpu(runtime.container(foreign.id)).cpus == "2-3,6"
+            assert {e.container.id for e in world.book.claiming()} == {
+                kept.id,
+                late.id,
+                foreign.id,
+            }
+
+
+def test_a_claim_gone_while_we_were_away_governs_nothing_new(world):
+    with world.runtime() as runtime:
+        with world.running(runtime):
+            made = create(world, runtime, DEVICE_A)
+            runtime.start_container(made.id)
+        world.tree.path(f"/var/run/cdi/dra.k8s.io-cpu_claim-{CLAIM_A}.json").unlink()
+        world.hold({CLAIM_B: [POD]})
+        with world.running(runtime):
+            # Running: keeps the cpuset it has.
+            assert cpu(runtime.container(made.id)).cpus == "2-3"
+            [link] = world.book.get(made.id).links.links
+            assert link.verdict.value == "stale"
+            # A new container with the same variable gets nothing of it.
+            fresh = create(world, runtime, env=[ENV_A], name="fresh")
+            assert cpu(fresh).cpus == ""
+
+
+def test_an_event_for_a_container_never_seen_adopts_it(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        runtime.start_container(made.id)
+        world.book.drop(made.id)
+        runtime.update_cpuset(made.id, "0-7")
+        assert cpu(runtime.container(made.id)).cpus == "2-3"
+
+
+def test_stop_twice_and_of_unknown_containers_is_nothing(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        runtime.start_container(made.id)
+        runtime.stop_container(made.id)
+        assert world.book.claiming() == []
+        runtime.remove_container(made.id)
+        assert runtime.remove_pod(made.pod_sandbox_id).ok
+        assert world.metrics.value("claim2core_claims", "verified") == 0
+
+
+def test_validation_rejects_what_a_later_plugin_does(tmp_path):
+    world = World(tmp_path, "containerd-2.4", validates=True)
+    with world.runtime() as runtime, world.running(runtime):
+        [info] = runtime.plugins
+        assert info.events & 1 << 13
+        made = create(world, runtime, DEVICE_A)
+        entry = world.book.get(made.id)
+        assert "C2C-ENV-10" in world.plugin.decider.validate(entry, "0-3", [])
+        assert world.plugin.decider.validate(entry, "2-3", []) == ""
+        # Nothing set means every CPU online.
+        assert "C2C-ENV-10" in world.plugin.decider.validate(entry, "", [])
+
+
+def test_validation_is_not_subscribed_unless_configured(world):
+    with world.runtime() as runtime, world.running(runtime):
+        [info] = runtime.plugins
+        assert not info.events & 1 << 13
+
+
+CLAIMED_AND_NOT = pytest.mark.parametrize(
+    ("devices", "env", "refused"),
+    [((DEVICE_A,), (ENV_A,), True), ((), (), False)],
+    ids=["a sign of a claim", "no sign"],
+)
+
+
+@CLAIMED_AND_NOT
+def test_when_time_runs_out_only_claims_are_refused(world, devices, env, refused):
+    entered, release = threading.Event(), threading.Event()
+
+    with world.runtime() as runtime, world.running(runtime, handler_deadline=lambda _ms: 0.02):
+        decide = world.plugin.decider.at_create
+
+        def hang(*args):
+            entered.set()
+            assert release.wait(30)
+            return decide(*args)
+
+        world.plugin.decider.at_create = hang
+        late = world.container(*devices, env=env)
+        result = runtime.create_container(world.pod(), late)
+        assert entered.is_set()
+        assert ("in time" in str(result.error)) is refused
+        assert result.ok is not refused
+        release.set()
+        runtime.wait_until(lambda: world.runner.session.nr_stuck == 0)
+        world.plugin.decider.at_create = decide
+        # Its call was answered: the late handler leaves nothing behind.
+        assert create(world, runtime, name="next")
+        assert late.id not in {entry.container.id for entry in world.book.claiming()}
+
+
+@CLAIMED_AND_NOT
+def test_a_bug_of_ours_refuses_only_claims(world, devices, env, refused):
+    def broken(*_args):
+        raise ZeroDivisionError
+
+    with world.runtime() as runtime, world.running(runtime):
+        world.plugin.decider.at_create = broken
+        result = runtime.create_container(world.pod(), world.container(*devices, env=env))
+        assert result.ok is not refused
+        assert [info.name for info in runtime.plugins] == ["claim2core"]
