@@ -259,7 +259,7 @@ def test_an_event_for_a_container_never_seen_adopts_it(world):
         made = create(world, runtime, DEVICE_A)
         runtime.start_container(made.id)
         world.book.drop(made.id)
-        runtime.update_cpuset(made.id, "0-7")
+        assert runtime.update_cpuset(made.id, "0-7").ok
         assert cpu(runtime.container(made.id)).cpus == "2-3"
 
 
@@ -302,24 +302,26 @@ CLAIMED_AND_NOT = pytest.mark.parametrize(
 
 @CLAIMED_AND_NOT
 def test_when_time_runs_out_only_claims_are_refused(world, devices, env, refused):
-    entered, release = threading.Event(), threading.Event()
+    release = threading.Event()
+    stuck = []
 
     with world.runtime() as runtime, world.running(runtime, handler_deadline=lambda _ms: 0.02):
         decide = world.plugin.decider.at_create
 
         def hang(*args):
-            entered.set()
+            stuck.append(threading.current_thread())
             assert release.wait(30)
             return decide(*args)
 
         world.plugin.decider.at_create = hang
         late = world.container(*devices, env=env)
         result = runtime.create_container(world.pod(), late)
-        assert entered.is_set()
+        assert len(stuck) == 1
         assert ("in time" in str(result.error)) is refused
         assert result.ok is not refused
         release.set()
-        runtime.wait_until(lambda: world.runner.session.nr_stuck == 0)
+        stuck[0].join(10)
+        assert not stuck[0].is_alive()
         world.plugin.decider.at_create = decide
         # Its call was answered: the late handler leaves nothing behind.
         assert create(world, runtime, name="next")

@@ -95,7 +95,7 @@ class World:
             def on_synchronized(self):
                 synchronized.set()
 
-        self.runner = runner = Runner(
+        runner = Runner(
             self.make_plugin(),
             "claim2core",
             index,
