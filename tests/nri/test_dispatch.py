@@ -293,7 +293,6 @@ class Judging(Plugin):
     def validate_container_adjustment(self, request, call):
         if self.error:
             raise self.error
-        return None
 
     def create_container(self, request, call):
         return self.late

@@ -46,8 +46,8 @@ def test_methods_are_those_of_the_service_definition():
     services = api.DESCRIPTOR.services_by_name
     assert PLUGIN_METHODS[PLUGIN_SERVICE] == set(services["Plugin"].methods_by_name)
     assert RUNTIME_METHODS[RUNTIME_SERVICE] == set(services["Runtime"].methods_by_name)
-    assert PLUGIN_SERVICE == services["Plugin"].full_name
-    assert RUNTIME_SERVICE == services["Runtime"].full_name
+    assert services["Plugin"].full_name == PLUGIN_SERVICE
+    assert services["Runtime"].full_name == RUNTIME_SERVICE
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.rpc)
