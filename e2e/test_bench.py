@@ -69,6 +69,16 @@ def test_a_small_run_against_itself(monkeypatch, capsys):
     assert calls["go"]["distribution"]["count"] == 20
 
 
+def test_a_small_run_of_our_plugin(monkeypatch, capsys):
+    """The default command line starts, registers with the Go library, and pins."""
+    need_go_peers()
+    monkeypatch.setattr(bench, "SYNC_SIZES", (20,))
+    assert bench.main(["--smoke"]) == 0
+    heading = capsys.readouterr().out.splitlines()[1]
+    assert heading.split("  ")[0] == ""
+    assert [title in heading for title in ("claim2core", "bare Plugin", "Go stub")] == [True] * 3
+
+
 def test_a_missing_command_is_named(capsys):
     need_go_peers()
     assert bench.main(["--smoke", "--without", "binding", "--ours", "/nonexistent/plugin"]) == 1
