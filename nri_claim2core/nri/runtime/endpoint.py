@@ -236,7 +236,8 @@ class EmbeddedRuntime(Lifecycle):
         self._launched.clear()
         if relaunches:
             for executable, config_text in launched:
-                self.launch(executable, config_text=config_text)
+                with contextlib.suppress(RegistrationError):  # skipped, as at a real start
+                    self.launch(executable, config_text=config_text)
         if path is not None:
             self.listen(path)
 
@@ -257,6 +258,8 @@ class EmbeddedRuntime(Lifecycle):
                 return  # closed by _end
             link = PluginLink(sock, self.profile)
             self._joining = link
+            if self._listener is not listener:
+                link.close(_SHUTDOWN)  # _end came between, and did not see this one
             with contextlib.suppress(RegistrationError):  # it is in the journal
                 self._join(link, is_external=True, config_text="")
             self._joining = None

@@ -7,6 +7,7 @@ sent, whatever happens to the messages afterwards.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,14 +112,13 @@ class Journal:
     def __init__(self, *, is_recording: bool = True) -> None:
         self.entries: list[Entry] = []
         self.is_recording = is_recording
-        self._next = 0
+        self._numbers = itertools.count(1)
         self._nr_waiting = 0
         self._changed = threading.Condition()
 
     def number(self) -> int:
         """Give the next sequence number."""
-        self._next += 1
-        return self._next
+        return next(self._numbers)
 
     def add(self, entry: Entry) -> None:
         """Append one entry."""

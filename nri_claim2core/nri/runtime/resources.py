@@ -87,9 +87,8 @@ def from_cri(asked: api.LinuxResources) -> api.LinuxResources:
     """Give an update as a runtime passes it on: what CRI can carry, with explicit zeros."""
     sent = with_empty_parts(api.LinuxResources())
     for part, name in _CRI_WRAPPERS:
-        wrapper = getattr(getattr(sent, part), name)
-        wrapper.value = getattr(getattr(asked, part), name).value
-        wrapper.SetInParent()
+        # Assigning makes the wrapper present, a zero as well.
+        getattr(getattr(sent, part), name).value = getattr(getattr(asked, part), name).value
     sent.cpu.cpus = asked.cpu.cpus
     sent.cpu.mems = asked.cpu.mems
     sent.hugepage_limits.extend(asked.hugepage_limits)

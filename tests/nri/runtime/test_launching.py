@@ -136,3 +136,12 @@ def test_an_executable_that_never_registers_is_refused(tmp_path, runtimes):
     with pytest.raises(FileNotFoundError):
         runtime.launch(tmp_path / "10-missing")
     assert runtime.plugins == ()
+
+
+def test_a_plugin_that_hangs_is_killed(tmp_path, runtimes):
+    runtime = runtimes(registration_timeout_ms=300)
+    script = f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec /bin/sleep 600\n"
+    with pytest.raises(RegistrationError, match="plugin registration timed out"):
+        runtime.launch(executable(tmp_path / "10-hangs", script))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
