@@ -309,7 +309,7 @@ def test_a_late_plugin_is_dropped_and_the_round_goes_on(key, runtimes, scripted,
         ("10-late", "context deadline exceeded"),
         ("20-other", ""),
     ]
-    assert 300e6 <= result.exchanges[0].duration_ns < 5e9
+    assert result.exchanges[0].duration_ns >= 300e6
     assert [p.label for p in runtime.plugins] == ["20-other"]
     assert ("10-late", "dropped", "context deadline exceeded") in changes(runtime)
     late.join(10)
