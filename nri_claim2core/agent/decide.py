@@ -55,6 +55,9 @@ class Decision:
         return (*self.links.findings, *self.envelope.findings)
 
 
+Others = Callable[[], Sequence[Entry]]
+"""Gives the claiming containers of the node; called only where they matter, as they are many."""
+
 NO_CLAIM: Final = Decision(links=Links(), envelope=_UNCLAIMED)
 
 
@@ -76,7 +79,7 @@ class Decider:
         return bool(container.claim_env or container.cdi_devices)
 
     def at_create(
-        self, pod: PodRecord, container: ContainerRecord, others: Sequence[Entry] = ()
+        self, pod: PodRecord, container: ContainerRecord, others: Others = list
     ) -> Decision:
         """Decide about a container that is being created; `others` are the claiming ones."""
         if not self.has_sign_of_claim(container):
@@ -138,7 +141,7 @@ class Decider:
         return Decision(links=entry.links, envelope=envelope if envelope.cpus else entry.envelope)
 
     def judge(
-        self, entry: Entry, cpus: CpuSet, mems: CpuSet | None, others: Sequence[Entry]
+        self, entry: Entry, cpus: CpuSet, mems: CpuSet | None, others: Others
     ) -> tuple[Finding, ...]:
         """Check a cpuset that is or would be in force with the predicate of its owner."""
         envelope = entry.envelope
@@ -148,7 +151,7 @@ class Decider:
             return check_foreign(cpus, envelope.cpus, other_claims(entry.links, others))
         return ()
 
-    def validate(self, entry: Entry, final_cpus: str, others: Sequence[Entry]) -> str:
+    def validate(self, entry: Entry, final_cpus: str, others: Others) -> str:
         """Give why a creation's final cpuset text is unacceptable, or "".
 
         Only what would let the container outside its bounds is rejected.
@@ -217,7 +220,7 @@ class Decider:
         arrived: str,
         envelope: Envelope,
         links: Links,
-        others: Sequence[Entry],
+        others: Others,
         evidence: NodeEvidence,
     ) -> tuple[Finding, ...]:
         try:
@@ -231,12 +234,12 @@ class Decider:
         return check_foreign(cpus, envelope.cpus, other_claims(links, others))
 
 
-def other_claims(links: Links, others: Iterable[Entry]) -> dict[ClaimUid, CpuSet]:
+def other_claims(links: Links, others: Others) -> dict[ClaimUid, CpuSet]:
     """Give the CPUs of every claim in force that the container itself does not hold."""
     own = {link.claim_uid for link in links.links}
     return {
         link.claim_uid: link.cpus
-        for entry in others
+        for entry in others()
         if entry.envelope.ownership is not Ownership.NONE
         for link in entry.links.links
         if link.cpus and link.claim_uid not in own and link.verdict is not Verdict.STALE

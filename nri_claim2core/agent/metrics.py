@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +38,7 @@ class Metrics:
     def __init__(self, table: Iterable[Metric] = METRICS) -> None:
         self._table: Final = {metric.name: metric for metric in table}
         self._lock: Final = threading.Lock()
+        self._refresh: Callable[[], None] = lambda: None
         self._values: Final[dict[_Key, float]] = {}
         self._buckets: Final[dict[_Key, list[int]]] = {}
         for metric in self._table.values():
@@ -99,8 +100,13 @@ class Metrics:
         with self._lock:
             return self._values[key]
 
+    def before_reading(self, refresh: Callable[[], None]) -> None:
+        """Have gauges that are counted from elsewhere set just before they are read."""
+        self._refresh = refresh
+
     def snapshot(self) -> list[tuple[Metric, list[Sample]]]:
         """Give every family with all its series, in table order, all of one moment."""
+        self._refresh()
         with self._lock:
             values = dict(self._values)
             buckets = {key: tuple(counts) for key, counts in self._buckets.items()}

@@ -66,6 +66,7 @@ class Claim2CorePlugin(Plugin):
         self._readback = readback
         self._book = book
         self._metrics = metrics
+        metrics.before_reading(self._set_gauges)
         self._validates = validates
         self._on_configure = on_configure
         self._cdi_reported = False
@@ -131,7 +132,6 @@ class Claim2CorePlugin(Plugin):
                 "cpusets_put_back": len(updates),
             },
         )
-        self._publish_gauges()
         return updates
 
     # -- pod sandboxes --------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Claim2CorePlugin(Plugin):
         started = time.perf_counter_ns()
         pod = pod_record(request.pod)
         container = container_record(request.container, cdi_reported=self._cdi_reported)
-        decision = self.decider.at_create(pod, container, self._book.claiming())
+        decision = self.decider.at_create(pod, container, self._book.claiming)
         call.check()
         self._report(pod, container, decision, call)
         if decision.refusal:
@@ -279,7 +279,7 @@ class Claim2CorePlugin(Plugin):
         final = (
             request.adjust.linux.resources.cpu.cpus or request.container.linux.resources.cpu.cpus
         )
-        reason = self.decider.validate(entry, final, self._book.claiming())
+        reason = self.decider.validate(entry, final, self._book.claiming)
         if not reason:
             return None
         log.warning("adjustment rejected", extra={"container": entry.container.id, "why": reason})
@@ -351,7 +351,7 @@ class Claim2CorePlugin(Plugin):
             self._note(entry.container.id, event, started)
 
     def _read_back(self, entry: Entry, event: str) -> tuple[Finding, ...]:
-        observed, violations, result = self._readback.check(entry, event, self._book.claiming())
+        observed, violations, result = self._readback.check(entry, event, self._book.claiming)
         self._metrics.count("claim2core_readbacks_total", result)
         if observed is not None:
             self._book.observe(entry.container.id, observed, violations)
@@ -402,18 +402,14 @@ class Claim2CorePlugin(Plugin):
 
     def _note(self, container_id: ContainerId, event: str, started_ns: int) -> None:
         self._book.note_time(container_id, event, time.perf_counter_ns() - started_ns)
-        if event == "CreateContainer":
-            self._publish_gauges()
 
     def _forget(self, container_id: str) -> None:
-        if self._book.drop(ContainerId(container_id)) is not None:
-            self._publish_gauges()
+        self._book.drop(ContainerId(container_id))
 
     def _forget_pod(self, pod: api.PodSandbox) -> None:
         self._book.drop_pod(SandboxId(pod.id))
-        self._publish_gauges()
 
-    def _publish_gauges(self) -> None:
+    def _set_gauges(self) -> None:
         tally = self._book.tally()
         self._metrics.set("claim2core_pods", tally.nr_pods)
         self._metrics.set_all("claim2core_containers", tally.by_ownership)

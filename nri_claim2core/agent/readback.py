@@ -7,11 +7,11 @@ the predicate of the container's owner (INV-ENVELOPE).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from nri_claim2core.agent.book import Entry, Observed
-from nri_claim2core.agent.decide import Decider
+from nri_claim2core.agent.decide import Decider, Others
 from nri_claim2core.host.cgroups import NOT_FOUND, CgroupReader
 from nri_claim2core.model.claim import Finding
 from nri_claim2core.model.errors import HostError
@@ -28,7 +28,7 @@ class ReadBack:
         self._decider = decider
 
     def check(
-        self, entry: Entry, event: str, others: Sequence[Entry]
+        self, entry: Entry, event: str, others: Others
     ) -> tuple[Observed | None, tuple[Finding, ...], str]:
         """Give what is in force, the findings, and `inside`, `outside`, `unreadable` or `gone`.
 

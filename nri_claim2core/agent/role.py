@@ -54,6 +54,9 @@ RELOAD_POLL_S: Final = 5.0
 MAX_DEADLINE_SHARE: Final = 0.75
 """A fixed handler deadline never takes more than this part of what the runtime waits."""
 
+STOP_LIMIT_S: Final = 2.0
+"""How long the end waits for housekeeping, which may hang on a host read."""
+
 DEFAULT_RUN_DIR: Final = "/run/claim2core"
 
 
@@ -160,11 +163,15 @@ class PluginRole:
                     "files": list(self._source.current.files),
                 },
             )
-            threading.Thread(target=self._housekeep, name="housekeeping", daemon=True).start()
+            # Collections happen in housekeeping, not in the middle of a container's start.
+            gc.disable()
+            chores = threading.Thread(target=self._housekeep, name="housekeeping", daemon=True)
+            chores.start()
             try:
                 self._runner.run()
             finally:
                 self._chores.put("stop")
+                chores.join(STOP_LIMIT_S)
         log.info("stopped", extra={"note": "running containers keep their cpusets"})
 
     def stop(self) -> None:
@@ -221,6 +228,8 @@ class PluginRole:
                 elif chore == "settle":
                     self.plugin.verify_all()
                     settle_memory()
+                elif chore == "poll":
+                    gc.collect()
                 self._check_handlers()
                 endpoint = self._kept_endpoint(endpoint)
             except Exception:

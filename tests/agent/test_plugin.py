@@ -271,7 +271,30 @@ def test_stop_twice_and_of_unknown_containers_is_nothing(world):
         assert world.book.claiming() == []
         runtime.remove_container(made.id)
         assert runtime.remove_pod(made.pod_sandbox_id).ok
-        assert world.metrics.value("claim2core_claims", "verified") == 0
+
+
+def test_gauges_follow_the_book(world):
+    def gauges():
+        families = {metric.name: samples for metric, samples in world.metrics.snapshot()}
+        return {
+            (name, *sample.labels): sample.value
+            for name in ("claim2core_pods", "claim2core_containers", "claim2core_claims")
+            for sample in families[name]
+            if sample.value
+        }
+
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A, DEVICE_B)
+        create(world, runtime)
+        # The two pods were there at registration.
+        assert gauges() == {
+            ("claim2core_pods",): 2,
+            ("claim2core_containers", "own"): 1,
+            ("claim2core_containers", "none"): 1,
+            ("claim2core_claims", "verified"): 2,
+        }
+        runtime.stop_container(made.id)
+        assert gauges() == {("claim2core_pods",): 2, ("claim2core_containers", "none"): 1}
 
 
 def test_validation_rejects_what_a_later_plugin_does(tmp_path):
@@ -281,10 +304,10 @@ def test_validation_rejects_what_a_later_plugin_does(tmp_path):
         assert info.events & 1 << 13
         made = create(world, runtime, DEVICE_A)
         entry = world.book.get(made.id)
-        assert "C2C-ENV-10" in world.plugin.decider.validate(entry, "0-3", [])
-        assert world.plugin.decider.validate(entry, "2-3", []) == ""
+        assert "C2C-ENV-10" in world.plugin.decider.validate(entry, "0-3", list)
+        assert world.plugin.decider.validate(entry, "2-3", list) == ""
         # Nothing set means every CPU online.
-        assert "C2C-ENV-10" in world.plugin.decider.validate(entry, "", [])
+        assert "C2C-ENV-10" in world.plugin.decider.validate(entry, "", list)
 
 
 def test_validation_is_not_subscribed_unless_configured(world):
