@@ -24,6 +24,7 @@ from nri_claim2core.nri import nri_pb2 as api
 REPOSITORY = Path(__file__).parents[2]
 
 INDEX = "50"
+START_LIMIT_S = 30.0
 
 GO = "go"
 BINDING = "binding"
@@ -147,7 +148,7 @@ class Bench:
             )
         try:
             try:
-                register = runtime.wait_event("register", after=seen)
+                register = wait_register(runtime, process, seen)
                 registered = runtime.wait_registered(str(register["plugin"]), after=seen)
                 synchronized = runtime.wait_event("synchronized", after=seen)
             except PeerError as error:
@@ -176,6 +177,18 @@ def configuration(socket_path: Path, root: Path) -> str:
             "metrics": {"listen": ""},
         }
     )
+
+
+def wait_register(runtime: GoRuntime, process: subprocess.Popen[bytes], seen: int) -> Line:
+    """Wait for RegisterPlugin; gives up when the plugin's process has ended."""
+    begin_s = time.monotonic()
+    while True:
+        ended = process.poll() is not None
+        try:
+            return runtime.wait_event("register", after=seen, wait_s=0.1 if ended else 1.0)
+        except PeerError:
+            if ended or time.monotonic() > begin_s + START_LIMIT_S:
+                raise
 
 
 def check_pins(runtime: GoRuntime, title: str) -> None:
