@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import http.client
 import logging
 import socket
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_claim2core.agent import http as http_module
 from nri_claim2core.agent.config_values import ListenAddress
 from nri_claim2core.agent.http import (
     MAX_CONNECTIONS,
@@ -70,6 +73,7 @@ def test_head_gives_the_length_and_no_body(server: HttpServer) -> None:
     status, body, headers = ask(server, "/echo", "HEAD")
     assert (status, body) == (200, b"")
     assert int(headers["Content-Length"]) == len("[] ")
+    assert raw(server, b"HEAD /echo HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\n")
 
 
 def test_other_methods_and_paths_are_refused_with_a_way_out(server: HttpServer) -> None:
@@ -104,7 +108,10 @@ def test_a_client_that_leaves_early_gets_nothing(server: HttpServer) -> None:
     assert raw(server, b"GET /echo HTTP/1.1\r\n") == b""
 
 
-def test_idle_connections_cannot_keep_a_probe_out(server: HttpServer) -> None:
+def test_idle_connections_cannot_keep_a_probe_out(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_module, "REQUEST_LIMIT_S", 3600.0)
     idle = [
         socket.create_connection(("127.0.0.1", server.port), timeout=10)
         for _ in range(MAX_CONNECTIONS)
@@ -116,6 +123,14 @@ def test_idle_connections_cannot_keep_a_probe_out(server: HttpServer) -> None:
     finally:
         for connection in idle:
             connection.close()
+
+
+def test_a_connection_that_says_nothing_is_dropped_in_time(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_module, "REQUEST_LIMIT_S", 0.05)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        assert client.recv(1) == b""
 
 
 def test_an_address_in_use_is_named() -> None:
@@ -183,6 +198,23 @@ class TestUnixSocket:
         with pytest.raises(HostError, match="Address already in use"):
             serve()
         assert self.get(path).startswith(b"HTTP/1.1 200 OK")
+
+    def test_a_busy_socket_is_not_taken_for_a_dead_one(
+        self, path: Path, serve: Callable[[], HttpServer]
+    ) -> None:
+        with contextlib.ExitStack() as held:
+            busy = held.enter_context(socket.socket(socket.AF_UNIX))
+            busy.bind(str(path))
+            busy.listen(0)
+            refusal = 0
+            while refusal == 0:  # until the queue is full
+                waiting = held.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                refusal = waiting.connect_ex(str(path))
+            assert refusal == errno.EAGAIN
+            with pytest.raises(HostError):
+                serve()
+        assert path.exists()
 
     def test_a_file_of_somebody_else_is_left_alone(
         self, path: Path, serve: Callable[[], HttpServer]
