@@ -116,7 +116,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def _add_op(record: logging.LogRecord) -> bool:
-    record.op = _op.get()
+    # A caller that knows its request may also say so itself.
+    record.op = getattr(record, "op", "") or _op.get()
     return True
 
 

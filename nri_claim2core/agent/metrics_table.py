@@ -136,8 +136,8 @@ METRICS: Final = (
     Metric(
         "claim2core_creations_refused_total",
         Kind.COUNTER,
-        "Container creations refused by us.",
-        {"reason": ("unverified", "forged", "malformed", "envelope", "foreign", "deadline", OTHER)},
+        "Container creations refused by us: for what was decided, or because time ran out.",
+        {"reason": ("decision", "deadline")},
     ),
     Metric(
         "claim2core_cpusets_reasserted_total",
@@ -164,12 +164,6 @@ METRICS: Final = (
         Kind.COUNTER,
         "Readings of the effective cpuset by outcome.",
         {"result": ("inside", "outside", "unreadable", "gone")},
-    ),
-    Metric(
-        "claim2core_evidence_errors_total",
-        Kind.COUNTER,
-        "Evidence that was there and could not be read.",
-        {"source": ("cdi-spec", "kubelet-checkpoint", OTHER)},
     ),
     Metric(
         "claim2core_config_reloads_total",

@@ -175,6 +175,7 @@ class Claim2CorePlugin(Plugin):
         call.check()
         self._report(pod, container, decision, call)
         if decision.refusal:
+            self._metrics.count("claim2core_creations_refused_total", "decision")
             raise RpcError(Code.FAILED_PRECONDITION, decision.refusal)
         self._book.put(make_entry(pod, container, decision))
         self._note(container.id, "CreateContainer", started)

@@ -97,10 +97,12 @@ def test_every_line_of_a_request_carries_its_op_and_no_other_threads() -> None:
         other.start()
         other.join()
     log.info("after")
+    log.info("said by the caller", extra={"op": "99aabbcc"})
     assert {str(line["msg"]): line.get("op") for line in json_lines(stream)} == {
         "inside": "1a2b3c4d",
         "other thread": None,
         "after": None,
+        "said by the caller": "99aabbcc",
     }
 
 
