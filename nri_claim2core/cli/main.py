@@ -33,7 +33,19 @@ _PIPE_CLOSED: Final = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give the exit code of the process."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes once more at exit; let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_help())  # noqa: T201
         return 0 if arguments else _USAGE
@@ -54,19 +66,11 @@ def _run(name: str, arguments: list[str]) -> int:
     module.add_arguments(parser)
     args = parser.parse_args(arguments)
     try:
-        code = int(module.run(args))
-        sys.stdout.flush()
+        return int(module.run(args))
     except Claim2CoreError as error:
         from nri_claim2core.cli.output import report_error  # noqa: PLC0415
 
         return int(report_error(error))
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The interpreter flushes once more at exit; let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _PIPE_CLOSED
-    return code
 
 
 def _help() -> str:

@@ -118,11 +118,11 @@ def test_ctrl_c_ends_quietly(
     assert capsys.readouterr().err == ""
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    # `head` reads one byte and closes; the schema is larger than what one write passes on.
+@pytest.mark.parametrize("argv", [["config", "schema"], ["--help"]])
+def test_a_reader_that_leaves_early_is_no_error(argv: list[str]) -> None:
     program = "import sys; from nri_claim2core.cli.main import main; sys.exit(main(sys.argv[1:]))"
     with subprocess.Popen(
-        [sys.executable, "-u", "-c", program, "config", "schema"],
+        [sys.executable, "-u", "-c", program, *argv],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
