@@ -60,9 +60,10 @@ def test_a_small_run_against_itself(monkeypatch, capsys):
     assert document["kind"] == "BenchReport"
     figures = {figure["name"]: figure["candidates"] for figure in document["figures"]}
     assert set(figures["CreateContainer p50"]) == {"ours", "go", "none"}
-    for candidates in figures.values():
+    for figure, candidates in figures.items():
         for name in ("ours", "go"):
-            assert candidates[name]["value"] > 0
+            # A run this short may use less than a clock tick.
+            assert candidates[name]["value"] > 0 or figure.startswith("CPU time")
     # The runtime alone does no call at all; a plugin costs a round trip.
     calls = figures["StartContainer p50"]
     assert calls["none"]["value"] < calls["go"]["value"]

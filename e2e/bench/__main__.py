@@ -34,10 +34,13 @@ from e2e.bench.candidates import (
     own_candidate,
 )
 from e2e.bench.figures import Figure, Goal, quantile, table
-from e2e.bench.machine import Machine, read_machine, read_memory, wait_idle
+from e2e.bench.machine import Machine, read_cpu_ms, read_machine, read_memory, wait_idle
 from e2e.peers.go_runtime import PeerError
 
 OWN_COMMAND = "{python} -m nri_claim2core.cli.main plugin --config {config} --run-dir {dir}"
+
+# Containers before the counted ones of each round.
+WARMUP = 20
 
 SYNC_SIZES = (110, 500, 2000)
 
@@ -174,6 +177,7 @@ def measure_starts(bench: Bench, candidates: Sequence[Candidate], *, rounds: int
     registered = Figure(
         name="exec to registered, median", unit="ms", pick=median, goal=Goal(limit=250)
     )
+    cpu = Figure(name="CPU time until idle, median", unit="ms", pick=median)
     idle = Figure(name="RSS idle, median", unit="MiB", pick=median, goal=Goal(limit=32))
     # The first start of each reads files from disk and is not counted.
     for number in range(-1, rounds):
@@ -185,8 +189,9 @@ def measure_starts(bench: Bench, candidates: Sequence[Candidate], *, rounds: int
                 add(register, candidate, running.to_register_ns / MS_NS)
                 add(registered, candidate, running.to_registered_ns / MS_NS)
                 wait_idle(running.pid)
+                add(cpu, candidate, read_cpu_ms(running.pid))
                 add(idle, candidate, read_memory(running.pid).rss_kib / MIB_KIB)
-    return [register, registered, idle]
+    return [register, registered, cpu, idle]
 
 
 def measure_calls(
@@ -201,7 +206,9 @@ def measure_calls(
         Figure(name="StartContainer p50", unit="us", pick=median, goal=Goal()),
         Figure(name="StartContainer p99", unit="us", pick=p99, goal=Goal()),
     ]
+    cpu = Figure(name="CPU time per container life", unit="us", pick=median)
     after = Figure(name="RSS after the calls", unit="MiB", pick=median)
+    cpu_us: dict[str, float] = {candidate.name: 0.0 for candidate in candidates}
     with ExitStack() as stack:
         attached: list[tuple[str, Running]] = [
             (candidate.name, stack.enter_context(bench.run(candidate))) for candidate in candidates
@@ -214,11 +221,14 @@ def measure_calls(
             # Another order in each round: nobody always follows the same neighbor.
             turn = number % len(attached)
             for name, running in attached[turn:] + attached[:turn]:
+                before_ms = read_cpu_ms(running.pid) if running.pid else 0.0
                 create_ns, start_ns = running.runtime.bench(
-                    calls, warmup=20, claims=bench.nr_claims, pause_us=pause_us
+                    calls, warmup=WARMUP, claims=bench.nr_claims, pause_us=pause_us
                 )
                 if number < 0:
                     continue
+                if running.pid:
+                    cpu_us[name] += (read_cpu_ms(running.pid) - before_ms) * 1000
                 for figures, samples in ((create, create_ns), (start, start_ns)):
                     for figure in figures:
                         figure.samples.setdefault(name, []).extend(
@@ -226,10 +236,12 @@ def measure_calls(
                         )
         for name, running in attached:
             if running.pid:
+                # One value for all rounds: a clock tick is as long as many calls.
+                cpu.samples[name] = [cpu_us[name] / (rounds * (calls + WARMUP))]
                 wait_idle(running.pid)
                 memory = read_memory(running.pid)
                 after.samples.setdefault(name, []).append(memory.rss_kib / MIB_KIB)
-    return [*create, *start, after]
+    return [*create, *start, cpu, after]
 
 
 def measure_sync(bench: Bench, candidates: Sequence[Candidate], *, rounds: int) -> list[Figure]:

@@ -105,6 +105,11 @@ def wait_idle(pid: int, *, limit_s: float = 5.0) -> None:
         last = now
 
 
+def read_cpu_ms(pid: int) -> float:
+    """Read the processor time of all threads of a process, in steps of a clock tick."""
+    return _process_ticks(pid) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
 def _process_ticks(pid: int) -> int:
     # The command name may hold blanks; fields count from behind it.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

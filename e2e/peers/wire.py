@@ -93,7 +93,7 @@ class WirePlugin:
                     match event:
                         case RequestReceived():
                             self.requests.append((event.method, event.payload))
-                            answer = self._answers.get(event.method, lambda _: b"")
+                            answer = self._answers.get(event.method, _nothing)
                             reply = self._connection.reply(event.stream_id, answer(event.payload))
                             self._socket.sendall(reply)
                         case Refused():
@@ -113,3 +113,7 @@ class WirePlugin:
     def _echo_more(payload: bytes) -> bytes:
         request = api.SynchronizeRequest.FromString(payload)
         return api.SynchronizeResponse(more=request.more).SerializeToString()
+
+
+def _nothing(_: bytes) -> bytes:
+    return b""
