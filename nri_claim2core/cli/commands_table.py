@@ -11,6 +11,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "plugin": ("nri_claim2core.cli.plugin", "run the NRI plugin"),
     "demo": ("nri_claim2core.cli.demo", "play a node's day on a private containerd"),
     "simulate": ("nri_claim2core.cli.simulate", "play a scripted list of events"),
+    "explain": ("nri_claim2core.cli.explain", "say which claims a container holds, and why"),
     "config": ("nri_claim2core.cli.config", "check configuration files, show what is in force"),
     "version": ("nri_claim2core.cli.version", "print versions"),
 }
