@@ -8,6 +8,7 @@ caller that takes the time around it measures the runtime including its NRI roun
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,11 @@ MIN_CPU_SHARES = 2
 
 _CALL_TIMEOUT_S = 60.0
 _Reply = TypeVar("_Reply", bound=Message)
+
+# containerd learns of CDI specs from a file watcher, which may be later than the driver.
+_UNNOTICED = "unresolvable CDI devices"
+_CDI_NOTICE_S = 1.0
+_CDI_RETRY_S = 0.02
 
 
 class ContainerState(Enum):
@@ -244,7 +250,8 @@ class CriClient:
         """Create a container; without `resources` it is one without a CPU request.
 
         `attempt` is the restart count: a restarted container has the same name and another
-        id. `cdi_devices` are qualified names as kubelet passes them.
+        id. `cdi_devices` are qualified names as kubelet passes them; a device whose spec the
+        runtime has not noticed yet is waited for as kubelet does, by trying again.
         """
         log_path = f"{name}/{attempt}.log"
         (Path(pod.config.log_directory) / name).mkdir(exist_ok=True)
@@ -275,13 +282,18 @@ class CriClient:
             ),
             CDI_devices=[pb.CDIDevice(name=device) for device in cdi_devices],
         )
-        reply = self._call(
-            "CreateContainer",
-            pb.CreateContainerRequest(
-                pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config
-            ),
-            pb.CreateContainerResponse,
+        request = pb.CreateContainerRequest(
+            pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config
         )
+        deadline = time.monotonic() + _CDI_NOTICE_S
+        while True:
+            try:
+                reply = self._call("CreateContainer", request, pb.CreateContainerResponse)
+                break
+            except CriError as error:
+                if _UNNOTICED not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(_CDI_RETRY_S)
         return ContainerRef(
             id=reply.container_id,
             name=name,
