@@ -8,6 +8,7 @@ node do not all come back at once; it starts over after a connection that got it
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import random
@@ -108,7 +109,7 @@ class Runner:
         self._registration_timeout_s = registration_timeout_s
         self._handler_deadline = handler_deadline
         self._send_limit_s = send_limit_s
-        self._max_attempts = max_attempts
+        self._max_attempts = math.inf if max_attempts is None else max_attempts
         self._backoff = backoff or Backoff()
         self._wait = wait or self._wait_for_stop
         self._session: Session | None = None
@@ -143,7 +144,7 @@ class Runner:
             nr_failed = 0 if failure is None else nr_failed + 1
             if self._stops_now():
                 return
-            if failure is not None and nr_failed == self._max_attempts:
+            if failure is not None and nr_failed >= self._max_attempts:
                 raise failure
             if self._wait(self._backoff.delay()):
                 return

@@ -372,6 +372,14 @@ def test_late_setup_still_sets_up():
     outcome = late(dispatcher, "Synchronize", part("", "", more=True))
     assert api.SynchronizeResponse.FromString(outcome.payload).more
 
+    # Updates belong into the last answer, whatever the plugin says.
+    plugin = Judging()
+    plugin.late = api.SynchronizeResponse(update=[api.ContainerUpdate(container_id="c")])
+    outcome = late(Dispatcher(plugin), "Synchronize", part("", "", more=True))
+    assert outcome.payload == bytes.fromhex("1001")
+    outcome = late(Dispatcher(plugin), "Synchronize", part("", "", more=False))
+    assert api.SynchronizeResponse.FromString(outcome.payload) == plugin.late
+
 
 def test_late_state_changes_are_put_to_the_plugin_as_what_they_are():
     asked = []

@@ -285,9 +285,12 @@ def test_stopping_during_registration_is_no_failure():
 
 def test_stopping_before_the_start():
     ours, theirs = socket.socketpair()
-    runner = Runner(Quick(), "x", "10", sock=ours, environment={})
+    recorder = Recorder()
+    runner = Runner(Quick(), "x", "10", sock=ours, environment={}, observer=recorder)
     runner.stop()
     runner.run()
+    recorder.next("connected")
+    assert "closed by us" in recorder.next("lost").message
     theirs.close()
 
 

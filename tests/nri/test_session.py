@@ -505,34 +505,70 @@ def test_the_callers_own_limit_is_kept_too():
 
 
 def test_setting_up_may_use_most_of_the_runtimes_time_out():
-    seen = []
+    limits = []
 
-    class Slow(Stuck):
+    class Noting(Quick):
+        def note(self):
+            call = self.session._watchdog.current
+            limits.append((call.method, round(call.deadline - call.started, 6)))
+
         def configure(self, request):
-            self.entered.put(None)
-            self.go.acquire(timeout=GIVE_UP_S)
+            self.note()
 
+        def synchronize(self, pods, containers):
+            self.note()
+
+        def create_container(self, request, call):
+            self.note()
+
+    plugin = Noting()
+    with running(plugin, handler_deadline=lambda ms: ms / 1000) as run:
+        plugin.session = run.session
+        run.peer.accept_registration()
+        run.peer.configure(request_timeout=9000)
+        for timeout_ns in (0, 4_000_000_000):
+            run.peer.call("Synchronize", api.SynchronizeRequest(), timeout_ns)
+        run.peer.call("CreateContainer", create(), 0)
+    # Three quarters of the default, of what Configure said, of what is left of it.
+    assert limits == [
+        ("Configure", 1.5),
+        ("Synchronize", 6.75),
+        ("Synchronize", 3.0),
+        ("CreateContainer", 9.0),
+    ]
+
+
+def test_a_late_synchronize_is_answered_for_and_counts():
+    class Slow(Stuck):
         def synchronize(self, pods, containers):
             self.entered.put(None)
             self.go.acquire(timeout=GIVE_UP_S)
 
     plugin = Slow()
-    with running(plugin, handler_deadline=lambda ms: seen.append(ms) or 0.001) as run:
+    with running(plugin) as run:
         run.peer.accept_registration()
-        stream_id = run.peer.start_call("Configure", api.ConfigureRequest(request_timeout=9000))
-        plugin.entered.get(timeout=GIVE_UP_S)
-        plugin.go.release()
-        assert run.peer.answer_of(stream_id).payload == bytes.fromhex("108804")
-        # A quarter of a second is what is left for this part of Synchronize.
+        run.peer.configure()
         request = api.SynchronizeRequest()
-        stream_id = run.peer.start_call("Synchronize", request, timeout_ns=40_000_000)
-        plugin.entered.get(timeout=GIVE_UP_S)
-        assert run.peer.answer_of(stream_id).payload == b""
+        assert run.peer.call("Synchronize", request, timeout_ns=40_000_000).payload == b""
         run.recorder.next("registered")
         run.recorder.next("synchronized")
+        plugin.entered.get(timeout=GIVE_UP_S)
         plugin.go.release()
-    assert seen == [2000, 9000]
-    assert run.recorder.requests == [("Configure", "ok"), ("Synchronize", "deadline")]
+    assert ("Synchronize", "deadline") in run.recorder.requests
+
+
+def test_a_call_that_was_answered_cannot_expire():
+    plugin = Stuck()
+    with running(plugin, handler_deadline=lambda _: GIVE_UP_S) as run:
+        run.peer.set_up()
+        stream_id = run.peer.start_call("CreateContainer", create(), timeout_ns=0)
+        call = plugin.entered.get(timeout=GIVE_UP_S)
+        plugin.go.release()
+        run.peer.answer_of(stream_id)
+        run.session._expire(call)  # as a watchdog that lost the race
+        assert not call.cancelled
+        assert run.session.nr_stuck == 0
+        assert run.peer.call("CreateContainer", create("fast")).payload == b"\x12\x03\x0a\x01x"
 
 
 # -- unsolicited updates ----------------------------------------------------------------------
@@ -629,6 +665,7 @@ def test_an_update_that_is_not_answered_gives_up_and_its_late_answer_is_ignored(
         event = run.peer.next_event()
         run.peer.send(run.peer.connection.reply(event.stream_id, b""))
         assert run.peer.call("CreateContainer", create()).status == 0
+        assert run.session._connection.pending_calls == ()
 
 
 def test_an_update_in_flight_ends_with_the_connection():

@@ -90,6 +90,10 @@ def test_a_message_too_long_is_reported_at_its_header_and_skipped():
     assert not decoder.at_boundary
     assert decoder.feed(long[60:] + encode(5, 1, b"x")) == [Message(5, 1, 0, b"x")]
     assert decoder.at_boundary
+    assert decoder.feed(long + encode(5, 1, b"x")) == [
+        Message(3, 1, 0, b"", 101),
+        Message(5, 1, 0, b"x"),
+    ]
 
 
 def test_the_longest_message_is_read():
