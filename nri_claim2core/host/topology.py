@@ -27,7 +27,7 @@ NODE_DIR: Final = "/sys/devices/system/node"
 
 _MEM_TOTAL: Final = re.compile(r"MemTotal:\s+([0-9]+)\s+kB", re.ASCII)
 _NODE: Final = re.compile(r"node([0-9]{1,4})", re.ASCII)
-_Key = tuple[CpuSet, CpuSet | None, CpuSet | None, CpuSet | None]
+_Texts = tuple[str, str | None, str | None, str | None]
 
 
 class TopologyReader:
@@ -35,7 +35,7 @@ class TopologyReader:
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
-        self._kept: tuple[_Key, NodeTopology] | None = None
+        self._kept: tuple[_Texts, NodeTopology] | None = None
 
     def read(self) -> NodeTopology:
         """Give the topology as it is now; the same object when nothing changed.
@@ -44,17 +44,18 @@ class TopologyReader:
         Blocking: host read.
         """
         cpu, node = host_path(self._root, CPU_DIR), host_path(self._root, NODE_DIR)
-        key = (
-            _read_list(f"{cpu}/online"),
-            _maybe_list(f"{cpu}/isolated"),
-            _maybe_list(f"{node}/online"),
-            _maybe_list(f"{node}/has_memory"),
+        # Compared as texts: a container's creation waits for this, and nothing has changed.
+        texts = (
+            read_kernel_text(f"{cpu}/online"),
+            _maybe_text(f"{cpu}/isolated"),
+            _maybe_text(f"{node}/online"),
+            _maybe_text(f"{node}/has_memory"),
         )
         kept = self._kept
-        if kept is not None and kept[0] == key:
+        if kept is not None and kept[0] == texts:
             return kept[1]
-        topology = _read_rest(cpu, node, key)
-        self._kept = (key, topology)
+        topology = _read_rest(cpu, node, texts)
+        self._kept = (texts, topology)
         return topology
 
 
@@ -67,8 +68,11 @@ def read_topology(root: str = "/") -> NodeTopology:
     return TopologyReader(root).read()
 
 
-def _read_rest(cpu: str, node: str, key: _Key) -> NodeTopology:
-    online, isolated, nodes, with_memory = key
+def _read_rest(cpu: str, node: str, texts: _Texts) -> NodeTopology:
+    online = _parse(f"{cpu}/online", texts[0])
+    isolated = _maybe_parse(f"{cpu}/isolated", texts[1])
+    nodes = _maybe_parse(f"{node}/online", texts[2])
+    with_memory = _maybe_parse(f"{node}/has_memory", texts[3])
     present = _maybe_list(f"{cpu}/present") or online
     numbers = nodes if nodes is not None else _node_numbers(node)
     return NodeTopology(
@@ -108,16 +112,23 @@ def _has_memory(path: str) -> bool:
 
 
 def _maybe_list(path: str) -> CpuSet | None:
+    return _maybe_parse(path, _maybe_text(path))
+
+
+def _maybe_text(path: str) -> str | None:
     try:
-        return _read_list(path)
+        return read_kernel_text(path)
     except HostError as error:
         if error.errno in (errno.ENOENT, errno.ENODEV):
             return None
         raise
 
 
-def _read_list(path: str) -> CpuSet:
-    text = read_kernel_text(path)
+def _maybe_parse(path: str, text: str | None) -> CpuSet | None:
+    return None if text is None else _parse(path, text)
+
+
+def _parse(path: str, text: str) -> CpuSet:
     try:
         return parse_kernel(text)
     except CpuListError as error:
