@@ -126,6 +126,7 @@ def test_table_says_where_it_ran(installation, place):
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root; without, the error is that")
 def test_unknown_version_is_an_error(place):
     code, out, err = run_demo(place, "--containerd", "0.9")
     assert code == 3
