@@ -17,6 +17,7 @@ from nri_claim2core.claims.envelope import RESERVED_NAMESPACES, compute_envelope
 from nri_claim2core.claims.link import Linker
 from nri_claim2core.claims.ownership import decide_ownership
 from nri_claim2core.claims.predicates import check_foreign, check_own
+from nri_claim2core.claims.specs import ClaimSpecs
 from nri_claim2core.model.claim import Finding, Links, Verdict
 from nri_claim2core.model.cpuset import CpuSet, parse_kernel
 from nri_claim2core.model.envelope import Envelope, Mode, Ownership
@@ -72,6 +73,7 @@ class Decider:
     ) -> None:
         self._read_evidence = read_evidence
         self.rules = rules or Rules()
+        self._specs: ClaimSpecs | None = None
 
     @staticmethod
     def has_sign_of_claim(container: ContainerRecord) -> bool:
@@ -85,7 +87,7 @@ class Decider:
         if not self.has_sign_of_claim(container):
             return NO_CLAIM
         evidence = self._read_evidence()
-        links = Linker(evidence).link(pod, container)
+        links = self._linker(evidence).link(pod, container)
         decision = self._decide(pod, container, links, evidence, creating=True)
         envelope = decision.envelope
         if envelope.ownership is not Ownership.FOREIGN or self.rules.mode is Mode.OBSERVE:
@@ -115,7 +117,7 @@ class Decider:
                 continue
             if linker is None or evidence is None:
                 evidence = self._read_evidence()
-                linker = Linker(evidence)
+                linker = self._linker(evidence)
             pod = pods.get(container.sandbox_id) or orphan_pod(container)
             links = linker.link(pod, container)
             yield container, self._decide(pod, container, links, evidence, creating=False)
@@ -131,7 +133,7 @@ class Decider:
         owner = entry.envelope.ownership
         if owner is Ownership.NONE and entry.container.owned:
             evidence = self._read_evidence()
-            links = Linker(evidence).link(entry.pod, entry.container)
+            links = self._linker(evidence).link(entry.pod, entry.container)
             return self._decide(entry.pod, entry.container, links, evidence, creating=False)
         if owner is not Ownership.OWN:
             return Decision(links=entry.links, envelope=entry.envelope)
@@ -169,6 +171,13 @@ class Decider:
             cpus = online
         severe = [f for f in self.judge(entry, cpus, None, others) if f.severity == "error"]
         return f"{severe[0].code}: {severe[0].message}" if severe else ""
+
+    def _linker(self, evidence: NodeEvidence) -> Linker:
+        # An unchanged snapshot is the same object, and its index is still good.
+        specs = self._specs
+        if specs is None or specs.cdi is not evidence.cdi:
+            specs = self._specs = ClaimSpecs(evidence.cdi)
+        return Linker(evidence, specs)
 
     def _decide(
         self,

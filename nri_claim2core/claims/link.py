@@ -11,10 +11,9 @@ come: links in UID order, findings sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from nri_claim2core.claims.cdi_names import CdiNameError, parse_cdi_name
 from nri_claim2core.claims.codes_table import finding
 from nri_claim2core.claims.environment import EnvClaims, parse_claim_env
 from nri_claim2core.claims.sources import (
@@ -42,9 +41,10 @@ _STARTED: Final = frozenset({ContainerState.RUNNING, ContainerState.PAUSED, Cont
 class Linker:
     """Links any number of containers against one reading of the node's evidence."""
 
-    def __init__(self, evidence: NodeEvidence) -> None:
+    def __init__(self, evidence: NodeEvidence, specs: ClaimSpecs | None = None) -> None:
+        """Take the evidence, and its spec files' index where one was made before."""
         self._evidence = evidence
-        self._specs: ClaimSpecs | None = None
+        self._specs = ClaimSpecs(evidence.cdi) if specs is None else specs
 
     def link(self, pod: PodRecord, container: ContainerRecord) -> Links:
         """Give every claim of the container with its verdict. Never raises."""
@@ -52,7 +52,7 @@ class Linker:
             return Links()
         env = parse_claim_env(container.claim_env)
         devices = read_device_list(container.cdi_devices)
-        findings = [*_env_findings(env), *_name_findings(container.cdi_devices or ())]
+        findings = [*_env_findings(env), *devices.findings]
         uids, nr_left_out = self._candidates(env, devices)
         if nr_left_out:
             findings.append(
@@ -75,7 +75,7 @@ class Linker:
     def _candidates(self, env: EnvClaims, devices: DeviceList) -> tuple[list[ClaimUid], int]:
         known, unknown = set(devices.claims), []
         for uid in sorted({*env.well_formed, *env.malformed} - known):
-            if self._index().names_of(uid) or uid in self._evidence.checkpoint.claims:
+            if self._specs.names_of(uid) or uid in self._evidence.checkpoint.claims:
                 known.add(uid)
             else:
                 unknown.append(uid)
@@ -89,7 +89,7 @@ class Linker:
         env: EnvClaims,
         devices: DeviceList,
     ) -> tuple[ClaimLink, list[Finding]]:
-        spec = self._index().ask(uid, devices.spec_names(uid))
+        spec = self._specs.ask(uid, devices.spec_names(uid))
         seen = Seen(
             uid=uid,
             listed=ask_device_list(devices, uid),
@@ -127,28 +127,22 @@ class Linker:
         findings = []
         for number, link in enumerate(holding):
             uid, cpus = link.claim_uid, link.cpus
-            foreign = cpus - possible if possible is not None else cpus - cpus
-            offline = cpus - foreign - online if online is not None else cpus - cpus
-            if foreign:
+            if possible is not None and (foreign := cpus - possible):
                 findings.append(
                     finding("C2C-CLAIM-26", f"claim {uid}: this machine has no CPUs {foreign}")
                 )
-            if offline:
+                cpus -= foreign
+            if online is not None and (offline := cpus - online):
                 findings.append(finding("C2C-CLAIM-25", f"claim {uid}: CPUs {offline} are offline"))
             findings += [
                 finding(
                     "C2C-CLAIM-27",
-                    f"claims {uid} and {other.claim_uid} both hold CPUs {cpus & other.cpus}",
+                    f"claims {uid} and {other.claim_uid} both hold CPUs {link.cpus & other.cpus}",
                 )
                 for other in holding[number + 1 :]
-                if not cpus.isdisjoint(other.cpus)
+                if not link.cpus.isdisjoint(other.cpus)
             ]
         return findings
-
-    def _index(self) -> ClaimSpecs:
-        if self._specs is None:
-            self._specs = ClaimSpecs(self._evidence.cdi)
-        return self._specs
 
 
 def link(pod: PodRecord, container: ContainerRecord, evidence: NodeEvidence) -> Links:
@@ -168,14 +162,4 @@ def _env_findings(env: EnvClaims) -> list[Finding]:
                 f"{env.nr_not_claims} variables in all look like a claim's and are not",
             )
         )
-    return findings
-
-
-def _name_findings(names: Iterable[str]) -> list[Finding]:
-    findings = []
-    for text in sorted(set(names)):
-        try:
-            parse_cdi_name(text)
-        except CdiNameError as e:
-            findings.append(finding("C2C-CLAIM-29", e.message))
     return findings

@@ -14,10 +14,13 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from nri_claim2core.claims.cdi_names import CdiNameError, parse_cdi_name
+from nri_claim2core.claims.codes_table import finding
 from nri_claim2core.claims.environment import EnvClaims, claim_variable
-from nri_claim2core.claims.extractors_table import NamedClaim
+from nri_claim2core.claims.extractors_table import NamedClaim, maybe_named_claim
 from nri_claim2core.claims.specs import read_device_name
 from nri_claim2core.claims.text import shown, shown_rule
+from nri_claim2core.model.claim import Finding
 from nri_claim2core.model.cpuset import CpuSet
 from nri_claim2core.model.evidence import Answer, CheckpointSnapshot, Evidence, Source
 from nri_claim2core.model.ids import ClaimUid, PodUid
@@ -89,6 +92,8 @@ class DeviceList:
     claims: Mapping[ClaimUid, tuple[tuple[str, NamedClaim], ...]] = field(default_factory=dict)
     "Claim -> its devices in the list as (qualified name, meaning), sorted by name."
     nr_devices: int = 0
+    findings: tuple[Finding, ...] = ()
+    "About names that cannot be read, in their order."
 
     def spec_names(self, uid: ClaimUid) -> tuple[str, ...]:
         """Give the listed devices of a claim whose specs name its CPUs."""
@@ -101,14 +106,20 @@ def read_device_list(names: Iterable[str] | None) -> DeviceList:
         return DeviceList(reported=False)
     distinct = sorted(set(names))
     claims: dict[ClaimUid, list[tuple[str, NamedClaim]]] = {}
+    findings: list[Finding] = []
     for text in distinct:
-        named = read_device_name(text)
+        try:
+            named = maybe_named_claim(parse_cdi_name(text))
+        except CdiNameError as error:
+            findings.append(finding("C2C-CLAIM-29", error.message))
+            continue
         if named is not None:
             claims.setdefault(named.uid, []).append((text, named))
     return DeviceList(
         reported=True,
         claims={uid: tuple(found) for uid, found in claims.items()},
         nr_devices=len(distinct),
+        findings=tuple(findings),
     )
 
 

@@ -1,9 +1,10 @@
 """What the CDI spec files on this node say about claims: which CPUs, in which file.
 
 A snapshot is indexed once by claim UID and then asked for one claim at a time; a restart asks
-two thousand times. A spec is root-owned and still only believed where it is unambiguous: a
-device that two files define is unusable, a variable that cannot be read names no CPUs, and
-devices of one claim that disagree cancel each other. Each such case is named with its file.
+two thousand times, and as long as the files stay as they are so does every creation. A spec is
+root-owned and still only believed where it is unambiguous: a device that two files define is
+unusable, a variable that cannot be read names no CPUs, and devices of one claim that disagree
+cancel each other. Each such case is named with its file.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ class SpecAnswer:
 
 
 class ClaimSpecs:
-    """An index of a CDI snapshot by claim UID."""
+    """An index of a CDI snapshot, `cdi`, by claim UID. Safe for several threads."""
 
     def __init__(self, cdi: CdiSnapshot) -> None:
-        self._cdi = cdi
+        self.cdi = cdi
+        self._whole: dict[ClaimUid, SpecAnswer] = {}  # of claims in the index
         self._by_uid: dict[ClaimUid, list[str]] = {}
         for text in sorted({*cdi.devices, *cdi.conflicts}):
             named = read_device_name(text)
@@ -65,19 +67,27 @@ class ClaimSpecs:
         `listed` are the CPU devices of the claim that the container is known to have: then
         those are looked at, else every CPU device of the claim.
         """
-        if not self._cdi.readable:
+        names, known = sorted(listed), self._by_uid.get(uid)
+        if known is None or (names and names != known):
+            return self._ask(uid, names)
+        answer = self._whole.get(uid)
+        if answer is None:
+            answer = self._whole[uid] = self._ask(uid, known)
+        return answer
+
+    def _ask(self, uid: ClaimUid, names: list[str]) -> SpecAnswer:
+        if not self.cdi.readable:
             return _answer(
                 SpecState.UNUSABLE, Answer.UNAVAILABLE, "no CDI spec directory could be read"
             )
-        names = sorted(listed) or list(self.names_of(uid))
         found, findings, words = self._read(uid, names)
         if len(set(found.values())) > 1:
-            said = ", ".join(f"{self._cdi.devices[name].path} {found[name]}" for name in found)
+            said = ", ".join(f"{self.cdi.devices[name].path} {found[name]}" for name in found)
             findings.append(finding("C2C-CLAIM-24", f"claim {uid}: {shown_rule(said)}"))
             words.append(f"its devices disagree: {shown_rule(said)}")
         elif found:
             name, cpus = next(iter(found.items()))
-            device = self._cdi.devices[name]
+            device = self.cdi.devices[name]
             detail = f"{device.path} defines {name} with {claim_variable(uid)}={cpus}"
             return _answer(
                 SpecState.PRESENT,
@@ -100,12 +110,12 @@ class ClaimSpecs:
         findings: list[Finding] = []
         words: list[str] = []
         for name in names:
-            if name in self._cdi.conflicts:
-                files = " and ".join(sorted(self._cdi.conflicts[name]))
+            if name in self.cdi.conflicts:
+                files = " and ".join(sorted(self.cdi.conflicts[name]))
                 words.append(f"{name} is unusable, defined by {files}")
                 findings.append(finding("C2C-CLAIM-22", f"{name} is defined by {files}"))
                 continue
-            device = self._cdi.devices.get(name)
+            device = self.cdi.devices.get(name)
             if device is None:
                 continue
             cpus = _cpus_of(device, uid)
@@ -117,7 +127,7 @@ class ClaimSpecs:
         return found, findings, words
 
     def _missing(self, uid: ClaimUid) -> SpecAnswer:
-        problems = self._cdi.problems
+        problems = self.cdi.problems
         for problem in problems:
             # Drivers that write one file a claim put its UID into the file's name.
             if uid in problem.path:

@@ -65,6 +65,15 @@ def test_two_claims_unite_with_the_memory_nodes_of_both(world):
         assert (cpu(made).cpus, cpu(made).mems) == ("2-5", "0-1")
 
 
+def test_a_spec_written_anew_counts_for_the_next_creation(world):
+    with world.runtime() as runtime, world.running(runtime):
+        assert cpu(create(world, runtime, DEVICE_A)).cpus == "2-3"
+        assert cpu(create(world, runtime, DEVICE_A)).cpus == "2-3"
+        world.tree.claim_file(CLAIM_A, "1-2")
+        made = create(world, runtime, DEVICE_A, env=[env_of(CLAIM_A, "1-2")])
+        assert cpu(made).cpus == "1-2"
+
+
 def test_a_container_without_claims_is_not_touched(world):
     with world.runtime() as runtime, world.running(runtime):
         made = create(world, runtime, cpus="0-7", shares=512)

@@ -57,6 +57,16 @@ def test_only_the_devices_a_container_has_are_looked_at(bed):
     assert specs.ask(bed.A).state is SpecState.UNUSABLE
 
 
+def test_an_answer_is_kept_for_all_devices_of_a_claim_and_for_no_fewer(bed):
+    specs = ClaimSpecs(
+        bed.snapshot(bed.spec(bed.A, "0-1"), bed.spec(bed.A, "0-1", name=nri(bed.A, 0)))
+    )
+    both = specs.ask(bed.A)
+    assert specs.ask(bed.A, [nri(bed.A, 0), bed.device_of(bed.A)]) is both
+    assert bed.device_of(bed.A) in both.evidence.detail
+    assert bed.device_of(bed.A) not in specs.ask(bed.A, [nri(bed.A, 0)]).evidence.detail
+
+
 def test_a_device_of_two_files_is_unusable_and_names_both(bed):
     files = ("/var/run/cdi/b.json", "/var/run/cdi/a.json")
     cdi = bed.snapshot(bed.spec(bed.B, "4"), conflicts={bed.device_of(bed.A): files})
