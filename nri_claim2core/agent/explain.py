@@ -222,4 +222,4 @@ def _runtime(value: object, notes: list[str]) -> tuple[str, str, str]:
 
 
 def _bad(problem: str, *, hint: str = "") -> UsageError:
-    return UsageError(f"the description {problem}", hint=hint, code=_CODE)
+    return UsageError(f"container description: {problem}", hint=hint, code=_CODE)
