@@ -33,7 +33,6 @@ class Call:
 
     __slots__ = (
         "_number",
-        "answered",
         "cancelled",
         "deadline",
         "method",
@@ -54,8 +53,6 @@ class Call:
         self.deadline = deadline
         self.cancelled = False
         "Turns true once, when the deadline passed and the answer was given elsewhere."
-        self.answered = False
-        "Set by the session that owns the call, when the handler's answer was sent."
 
     @property
     def op(self) -> str:

@@ -380,7 +380,6 @@ class Session:
             if call.cancelled:
                 self._nr_stuck -= 1
                 return False
-            call.answered = True
             self._watchdog.current = None
             result = self._reply(call, outcome)
         if outcome.failure is not None:
@@ -408,7 +407,7 @@ class Session:
     # Called for every call that its handler does not answer in time.
     def _expire(self, call: Call) -> None:
         with self._wire.lock:
-            if call.answered or self._watchdog.current is not call:
+            if self._watchdog.current is not call:  # answered meanwhile
                 return
             call.cancelled = True
             self._watchdog.current = None

@@ -316,6 +316,8 @@ def test_a_given_socket_that_fails_to_register_is_a_failure():
     theirs.close()
     with running(Quick(), sock=ours) as runner:
         runner.join()
+        runner.recorder.next("connected")
+        assert runner.recorder.next("lost") is runner.failure
     assert isinstance(runner.failure, RegistrationError)
 
 

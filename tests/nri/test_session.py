@@ -110,6 +110,7 @@ def test_configure_before_registration_reply():
     with running(Quick()) as run:
         event = run.peer.take_registration()
         assert run.peer.configure() == 0x28
+        run.peer.call("Shutdown", api.Empty())
         assert run.recorder.told.empty()
         run.peer.send(run.peer.connection.reply(event.stream_id, b""))
         run.recorder.next("registered")
@@ -140,9 +141,21 @@ def test_synchronize_implies_a_registration_whose_reply_is_late():
         assert run.recorder.told.empty()
 
 
+def test_a_split_synchronize_counts_with_its_last_part():
+    with running(Quick()) as run:
+        run.peer.accept_registration()
+        run.peer.configure()
+        run.recorder.next("registered")
+        for _ in range(100):
+            assert run.peer.synchronize(more=True).more
+        assert run.recorder.told.empty()
+        assert not run.peer.synchronize(pods=[POD]).more
+        run.recorder.next("synchronized")
+
+
 def test_configure_before_the_plugin_registered():
     with running(Quick()) as run:
-        run.peer.configure_id = run.peer.start_call("Configure", api.ConfigureRequest())
+        run.peer.start_call("Configure", api.ConfigureRequest())
         events = [run.peer.next_event(), run.peer.next_event()]
         assert {type(event) for event in events} == {RequestReceived, ResponseReceived}
 
@@ -629,23 +642,28 @@ def test_updates_can_be_forced():
 
 
 def test_updates_from_inside_a_handler_are_refused():
-    class Calling(Plugin):
-        def create_container(self, request, call):
-            self.session.update_containers([UPDATE], force=True)
+    refused = []
+
+    class Calling(Stuck):
+        def update(self):
+            with pytest.raises(NotAllowedError, match="inside a handler"):
+                self.session.update_containers([UPDATE], force=True)
+            refused.append(1)
 
         def stop_container(self, request, call):
-            threading.Event().wait(GIVE_UP_S)
+            self.update()
 
         def deadline_reached(self, method, request):
-            self.session.update_containers([UPDATE], force=True)
+            self.update()
 
     plugin = Calling()
-    with running(plugin, handler_deadline=lambda _: 0.1) as run:
+    with running(plugin, handler_deadline=soon) as run:
         plugin.session = run.session
         run.peer.set_up(**SAFE)
-        assert run.peer.call("CreateContainer", create()).status == 2
+        run.peer.call("StopContainer", stop())
         run.peer.call("CreateContainer", create())
-    assert run.peer.connection.open_requests == frozenset()
+        plugin.go.release()
+    assert len(refused) == 2
 
 
 def test_updates_need_a_registered_connection_and_a_container_id():
@@ -662,10 +680,10 @@ def test_an_update_that_is_not_answered_gives_up_and_its_late_answer_is_ignored(
         run.peer.set_up(**SAFE)
         with pytest.raises(PeerStalledError, match=r"did not answer .* 0\.02 s"):
             run.session.update_containers([UPDATE], 0.02)
+        assert run.session._connection.pending_calls == ()
         event = run.peer.next_event()
         run.peer.send(run.peer.connection.reply(event.stream_id, b""))
         assert run.peer.call("CreateContainer", create()).status == 0
-        assert run.session._connection.pending_calls == ()
 
 
 def test_an_update_in_flight_ends_with_the_connection():
