@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
     def announce(stage: str) -> None:
         if args.output == "table":
-            print(f"Demo on {stage}.", flush=True)  # noqa: T201
+            print(output.paragraph(f"Demo on {stage}."), flush=True)  # noqa: T201
 
     def say(line: str) -> None:
         print(f"  ... {line}", file=sys.stderr, flush=True)  # noqa: T201

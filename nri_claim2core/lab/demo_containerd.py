@@ -35,11 +35,13 @@ class ContainerdStage:
         self._images = lab_images(first_mask_source)
         self._installation = installation
         self._pods: dict[str, Pod] = {}
+        self._usable = CpuSet()
 
     def __enter__(self) -> Self:
         try:
             self._bed.__enter__()
             self._bed.import_images(self._images)
+            self._probe()
         except BaseException:
             self._bed.close()
             raise
@@ -69,7 +71,7 @@ class ContainerdStage:
     @property
     def usable(self) -> CpuSet:
         """What the root of the cpuset hierarchy gives."""
-        return root_cpus()
+        return self._usable
 
     @property
     def root(self) -> Path:
@@ -94,6 +96,11 @@ class ContainerdStage:
             "cdi": {"specDirs": [str(self.cdi_dir)]},
             "kubelet": {"root": str(self.kubelet_dir)},
         }
+
+    def _probe(self) -> None:
+        """Run an empty pod: where that fails (cgroups, mounts), nothing here is of use."""
+        self._usable = root_cpus()
+        self._bed.cri.remove_pod(self._bed.cri.run_pod("probe"))
 
     def run_pod(self, name: str, uid: str) -> None:
         """Start a host-network pod."""

@@ -91,7 +91,7 @@ class PluginProcess:
                     stderr=log,
                     env={
                         **os.environ,
-                        "PYTHONPATH": _package_parent(),
+                        "PYTHONPATH": _python_path(),
                         "NOTIFY_SOCKET": str(notices),
                     },
                     # Ctrl-C in the caller's terminal is the caller's.
@@ -217,5 +217,7 @@ def _bound_to_parent() -> Sequence[str]:
     return (setpriv, "--pdeathsig", "TERM") if setpriv else ()
 
 
-def _package_parent() -> str:
-    return str(Path(nri_claim2core.__file__).parent.parent)
+def _python_path() -> str:
+    # Also from a checkout that is not installed, and with what our own process was given.
+    own = str(Path(nri_claim2core.__file__).parent.parent)
+    return os.pathsep.join(filter(None, (own, os.environ.get("PYTHONPATH"))))

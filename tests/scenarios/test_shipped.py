@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nri_claim2core.lab import scenario_loader
+from nri_claim2core.lab.scenario import Driver, Verb
 from nri_claim2core.lab.scenario_loader import load_scenario
 from nri_claim2core.lab.simulate import simulate
 from nri_claim2core.nri.runtime import PROFILES
@@ -55,3 +57,10 @@ def test_scenario_is_named_as_its_file(path):
     scenario = load_scenario(path)
     assert scenario.name == path.stem
     assert scenario.description
+
+
+def test_reference_names_every_event_and_key():
+    text = (DIRECTORY / "README.md").read_text()
+    words = [verb.value for verb in Verb] + [driver.value for driver in Driver]
+    words += [*scenario_loader._TOP, *scenario_loader._CONTAINER_EXPECT]
+    assert [word for word in words if f"`{word}" not in text] == []
