@@ -88,7 +88,7 @@ class Outcome(NamedTuple):
     payload: bytes
     error: RpcError | None
     result: Result
-    failure: Exception | None
+    failure: BaseException | None
     "What a handler raised that it should not have."
 
 
@@ -162,7 +162,7 @@ class Dispatcher:
             return _outcome(route, call, route.handler(call.request, call), "ok")
         except RpcError as error:
             return Outcome(b"", error, "refused", None)
-        except Exception as error:  # noqa: BLE001 - a handler may fail in any way
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a handler may fail in any way
             return self._failed(route, error)
 
     def late_answer(self, call: Call) -> Outcome:
@@ -181,10 +181,10 @@ class Dispatcher:
                     _rejection(error.message).SerializeToString(), None, "deadline", None
                 )
             return Outcome(b"", error, "deadline", None)
-        except Exception as error:  # noqa: BLE001 - as in a handler
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as in a handler
             return self._failed(route, error)._replace(result="deadline")
 
-    def _failed(self, route: Route, error: Exception) -> Outcome:
+    def _failed(self, route: Route, error: BaseException) -> Outcome:
         text = f"internal error of plugin {self._index}-{self._name}"
         if route.response is api.ValidateContainerAdjustmentResponse:
             return Outcome(_rejection(text).SerializeToString(), None, "error", error)

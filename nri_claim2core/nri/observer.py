@@ -7,8 +7,11 @@ observer cannot take the connection down.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nri_claim2core.model.errors import Claim2CoreError
 from nri_claim2core.nri.dispatch import Registration, Result
+from nri_claim2core.nri.once import OnceLogger
 
 
 class Observer:
@@ -37,3 +40,11 @@ class Observer:
 
     def on_request(self, method: str, seconds: float, result: Result) -> None:
         """A request was answered, this long after it was read."""
+
+
+def tell(once: OnceLogger, action: Callable[[], None]) -> None:
+    """Tell an observer something: call `action`, and log once if it fails."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001 - see Observer
+        once.fail("nri observer failed", error)

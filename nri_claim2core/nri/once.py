@@ -21,7 +21,7 @@ class OnceLogger:
         if self._is_new(text, about):
             self._log.warning(text, extra={**self._details, **details})
 
-    def fail(self, text: str, error: Exception, about: str = "", **details: object) -> None:
+    def fail(self, text: str, error: BaseException, about: str = "", **details: object) -> None:
         """Log an error with its traceback; a condition is `text`, `about` and its type."""
         if self._is_new(text, f"{about} {type(error).__name__}"):
             self._log.error(text, exc_info=error, extra={**self._details, **details})

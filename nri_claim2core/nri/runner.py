@@ -8,6 +8,7 @@ node do not all come back at once; it starts over after a connection that got it
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import queue
@@ -25,7 +26,8 @@ from nri_claim2core.nri.identity import (
     maybe_inherited_socket,
     parse_identity,
 )
-from nri_claim2core.nri.observer import Observer
+from nri_claim2core.nri.observer import Observer, tell
+from nri_claim2core.nri.once import OnceLogger
 from nri_claim2core.nri.plugin import Plugin, implemented_events
 from nri_claim2core.nri.session import (
     REGISTRATION_TIMEOUT_S,
@@ -35,6 +37,8 @@ from nri_claim2core.nri.session import (
 )
 
 __all__ = ["Backoff", "Observer", "Runner", "default_handler_deadline", "run"]
+
+log = logging.getLogger(__name__)
 
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 2.0
@@ -102,6 +106,7 @@ class Runner:
         environment = os.environ if environment is None else environment
         program = sys.argv[0] if program is None else program
         self.identity = parse_identity(name, index, environment, program)
+        self._once = OnceLogger(log, plugin=str(self.identity))
         self._plugin = plugin
         self._sock = maybe_inherited_socket(environment) if sock is None else sock
         self.socket_path = socket_path or DEFAULT_SOCKET_PATH
@@ -156,9 +161,10 @@ class Runner:
     def _attempt(self) -> Claim2CoreError | None:
         try:
             sock = connect(self.socket_path)
-        except SocketError as reason:
-            self._observer.on_unreachable(reason)
-            return reason
+        except SocketError as error:
+            unreachable = error
+            tell(self._once, lambda: self._observer.on_unreachable(unreachable))
+            return unreachable
         was_synchronized, failure = self._serve(sock)
         if was_synchronized:
             self._backoff.reset()
@@ -178,16 +184,17 @@ class Runner:
         self._session = session
         if self._is_stopping:
             session.close()
-        self._observer.on_connected()
+        tell(self._once, self._observer.on_connected)
         session.start()
         failure: Claim2CoreError | None = None
         try:
             session.register(self._registration_timeout_s)
-        except Claim2CoreError as reason:
-            failure = reason
+        except Claim2CoreError as error:
+            failure = error
         ended = session.wait()
         self._session = None
-        self._observer.on_lost(failure or ended)
+        reason = failure or ended
+        tell(self._once, lambda: self._observer.on_lost(reason))
         return session.is_synchronized, failure
 
     def stop(self) -> None:

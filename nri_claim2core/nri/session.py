@@ -53,7 +53,7 @@ from nri_claim2core.nri.errors import (
     RpcError,
 )
 from nri_claim2core.nri.events_table import RUNTIME_SERVICE
-from nri_claim2core.nri.observer import Observer
+from nri_claim2core.nri.observer import Observer, tell
 from nri_claim2core.nri.once import OnceLogger
 from nri_claim2core.nri.plugin import Plugin
 from nri_claim2core.nri.status import Code
@@ -444,7 +444,7 @@ class Session:
             # The runtime synchronizes only whom it took in, whatever is still on its way.
             self._note_registered(is_implied=True)
             self.is_synchronized = True
-            self._tell(self._observer.on_synchronized)
+            tell(self._once, self._observer.on_synchronized)
 
     def _note_registered(self, *, is_implied: bool = False) -> None:
         registration = self.registration
@@ -452,16 +452,16 @@ class Session:
             return
         if self._register_reply is not None or is_implied:
             self._is_registered = True
-            self._tell(lambda: self._observer.on_registered(registration))
+            tell(self._once, lambda: self._observer.on_registered(registration))
             self._milestones.put("registered")
 
     def _note_duplicate(self) -> None:
         if not self._is_duplicate:
             self._is_duplicate = True
             self._once.warn("nri plugin registered twice", hint="end the other instance")
-            self._tell(lambda: self._observer.on_duplicate(f"{self._index}-{self._name}"))
+            tell(self._once, lambda: self._observer.on_duplicate(f"{self._index}-{self._name}"))
 
-    def _note_failure(self, call: Call, failure: Exception) -> None:
+    def _note_failure(self, call: Call, failure: BaseException) -> None:
         self._once.fail("nri handler failed", failure, call.method, method=call.method, op=call.op)
 
     def _observe(self, method: str, started: float, result: Result) -> None:
@@ -470,11 +470,5 @@ class Session:
             self._overdue = method
         try:
             self._observer.on_request(method, seconds, result)
-        except Exception as error:  # noqa: BLE001 - see Observer
-            self._once.fail("nri observer failed", error)
-
-    def _tell(self, tell: Callable[[], None]) -> None:
-        try:
-            tell()
         except Exception as error:  # noqa: BLE001 - see Observer
             self._once.fail("nri observer failed", error)

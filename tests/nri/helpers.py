@@ -189,3 +189,7 @@ def running(plugin, **options):
         run.peer.close()
         run.session.close()
         run.end()
+        for thread in threading.enumerate():
+            if thread.name.startswith("nri-"):
+                thread.join(GIVE_UP_S)
+                assert not thread.is_alive(), thread.name

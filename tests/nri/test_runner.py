@@ -294,6 +294,29 @@ def test_stopping_before_the_start():
     theirs.close()
 
 
+def test_an_observer_that_raises_does_not_end_the_runner(tmp_path, caplog):
+    class Broken(Recorder):
+        def on_unreachable(self, *_):
+            raise ValueError("observer")
+
+        on_connected = on_registered = on_synchronized = on_lost = on_unreachable
+
+    path = str(tmp_path / "nri.sock")
+    waits = Waits()
+    with running(Quick(), socket_path=path, wait=waits, observer=Broken()):
+        waits.step()
+        waits.delays.get(timeout=GIVE_UP_S)
+        listener = Listener(path)
+        waits._go.put(False)
+        peer = listener.accept()
+        peer.set_up()
+        peer.close()
+        waits.step(stop=True)
+    listener.remove()
+    # Once by the runner, once by its connection.
+    assert [record.message for record in caplog.records].count("nri observer failed") == 2
+
+
 # -- connections that are given ----------------------------------------------------------------
 
 

@@ -46,7 +46,7 @@ class Quick(Plugin):
     def create_container(self, request, call):
         self.got.append(request.container.id)
         answer = self.answers.get(request.container.id)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -363,6 +363,17 @@ def test_a_handler_that_raises_fails_its_call_only(caplog):
     assert failed[0].exc_info[0] is ZeroDivisionError
     assert len(failed[0].op) == 8
     assert run.recorder.requests.count(("CreateContainer", "error")) == 3
+
+
+def test_a_handler_that_exits_does_not_end_the_reader(caplog):
+    plugin = Quick()
+    plugin.answers["c"] = SystemExit(1)
+    with running(plugin) as run:
+        run.peer.set_up()
+        assert run.peer.call("CreateContainer", create()).status == 2
+        assert run.peer.call("CreateContainer", create("ok")).status == 0
+        assert run.session.nr_stuck == 0
+    assert "nri handler failed" in caplog.text
 
 
 def test_an_answer_too_large_becomes_an_error(caplog):
