@@ -32,7 +32,7 @@ class Extractor:
     driver: str
     "The DRA driver's name; for a vendor pattern, the pattern."
     vendor: str
-    "CDI vendor, exact; a leading `*` stands for at least one character."
+    "CDI vendor, exact; a leading `*.` stands for anything (no vendor begins with a dot)."
     cls: str
     pattern: re.Pattern[str]
     "Must match the whole device name; its group `uid` is the claim's UID."
@@ -46,8 +46,7 @@ class Extractor:
         if self.cls != name.cls:
             return False
         if self.vendor.startswith("*"):
-            tail = self.vendor[1:]
-            return name.vendor.endswith(tail) and len(name.vendor) > len(tail)
+            return name.vendor.endswith(self.vendor[1:])
         return self.vendor == name.vendor
 
 

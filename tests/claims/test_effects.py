@@ -80,6 +80,11 @@ def test_the_refusal_names_code_claim_verdict_and_reason_and_counts_the_rest(bed
     assert [link.claim_uid for link in outcome.granted] == [bed.B]
 
 
+def test_a_single_refused_claim_is_not_counted(bed):
+    outcome = apply_effects(links(bed, Verdict.FORGED), Effects(on_forged=REFUSE), creating=True)
+    assert outcome.refusal == f"C2C-CLAIM-99: claim {bed.B} is forged: because"
+
+
 def test_nothing_comes_of_no_links():
     outcome = apply_effects(Links(), Effects(on_unverified=REJECT), creating=True)
     assert (outcome.granted, outcome.refusal) == ((), "")

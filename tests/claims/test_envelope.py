@@ -45,8 +45,9 @@ def test_a_claim_only_container_gets_the_union_its_nodes_and_shares(bed):
     assert plain(envelope_of(bed, granted(bed, A="0-3"))) == ("own", "0-3", "0", 4096, [], "")
     both = envelope_of(bed, granted(bed, A="0-3", B="8,9"))
     assert plain(both) == ("own", "0-3,8-9", "0-1", 6 * 1024, [], "")
-    assert bed.A in both.reason
-    assert bed.B in both.reason
+    assert both.reason == f"CPUs of claims {bed.A}, {bed.B}"
+    three = envelope_of(bed, granted(bed, A="0", B="1", C="2"), kubelet_entry=bed.cpus("0"))
+    assert three.reason == f"CPUs of claims {bed.A}, {bed.B} and 1 more"
 
 
 @pytest.mark.parametrize("shares", [None, 0, 2])

@@ -133,6 +133,14 @@ def test_the_broken_file_of_the_claim_itself_is_the_one_named(bed):
     assert answer.evidence.detail == f"{mine} cannot be used: half-written"
 
 
+def test_of_several_broken_files_one_is_named_and_the_others_counted(bed):
+    problems = [(f"/var/run/cdi/{n}.json", "not JSON") for n in "xyz"]
+    for count, ending in ((1, "not JSON"), (2, "(and 1 more)"), (3, "(and 2 more)")):
+        answer = ClaimSpecs(bed.snapshot(problems=problems[:count])).ask(bed.A)
+        assert "/var/run/cdi/x.json" in answer.evidence.detail
+        assert answer.evidence.detail.endswith(ending)
+
+
 def test_broken_files_leave_the_others_usable(bed):
     cdi = bed.snapshot(bed.spec(bed.A, "0-3"), problems=[("/var/run/cdi/x.json", "not JSON")])
     assert ClaimSpecs(cdi).ask(bed.A).cpus == bed.cpus("0-3")
