@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from nri_claim2core.cli import output
 from nri_claim2core.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nri_claim2core.lab.simulation_report import SimulationReport, StepReport
+    from nri_claim2core.lab.simulation_report import Check, SimulationReport, StepReport
 
 DESCRIPTION: Final = (
     "Play a scenario - a node, its claims, pods and a list of events - through the plugin on an"
@@ -42,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from nri_claim2core.lab.scenario_loader import load_scenario  # noqa: PLC0415
     from nri_claim2core.lab.simulate import simulate  # noqa: PLC0415
 
+    # What the plugin decides is in the report; its log would say it again.
+    logging.getLogger("nri_claim2core").addHandler(logging.NullHandler())
     try:
         report = simulate(load_scenario(args.scenario), root=args.root, runtime=args.runtime)
     except ConfigError as error:
@@ -96,14 +99,16 @@ def _step(step: StepReport) -> list[str]:
         )
     said = [f"error: {step.error}"] if step.error else []
     said += [f"logged: {each}" for each in step.logged]
-    said += [
-        f"ok: {check.what} {check.found}"
-        if check.ok
-        else f"NOT MET: {check.what}: expected {check.expected}, found {check.found}"
-        for check in step.checks
-    ]
+    said += [_check(check, step.error) for check in step.checks]
     lines += [output.paragraph(each, indent="      ", hanging="        ") for each in said]
     return lines
+
+
+def _check(check: Check, error: str) -> str:
+    found = "as above" if error and check.found == error else check.found
+    if check.ok:
+        return f"ok: {check.what} {found}"
+    return f"NOT MET: {check.what}: expected {check.expected}, found {found}"
 
 
 def _codes(known: object) -> set[str]:

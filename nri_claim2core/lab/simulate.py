@@ -138,7 +138,7 @@ class Simulation:
         for key, wanted in (expect.containers if expect is not None else {}).items():
             state = self._state(key)
             if state is None:
-                checks.append(Check(what=key, expected="exists", found="is gone", ok=False))
+                checks.append(Check(what=key, expected="exists", found="does not exist", ok=False))
             else:
                 shares = self._runtime.container(state.id).linux.resources.cpu.shares.value
                 checks += check_container(wanted, state, shares, self._scenario.claims)
@@ -154,9 +154,9 @@ class Simulation:
             resources = api.LinuxResources()
             resources.cpu.cpus, resources.cpu.mems = step.cpus, step.mems
             resources.cpu.shares.value = step.shares
-            return self._runtime.update_container(self._id(target), resources)
+            return self._runtime.update_container(self._existing(target), resources)
         if verb in _ON_CONTAINERS:
-            return _ON_CONTAINERS[verb](self._runtime, self._id(target))
+            return _ON_CONTAINERS[verb](self._runtime, self._existing(target))
         self._change(step)
         return _NOTHING
 
@@ -215,10 +215,13 @@ class Simulation:
 
     def _id(self, key: str) -> str:
         spec = self._scenario.containers[key]
-        attempt = self._attempts.get(key)
-        if attempt is None:
-            raise UsageError(f"{key} was not created")
+        attempt = self._attempts[key]
         return container_id(self._scenario.pods[spec.pod], spec.name, attempt)
+
+    def _existing(self, key: str) -> str:
+        if key not in self._attempts or self._id(key) not in self._runtime.node.containers:
+            raise UsageError(f"{key} does not exist: it was not created, or refused, or removed")
+        return self._id(key)
 
     def _ids_of(self, other: OtherPlugin) -> dict[str, str]:
         """Pod UID and container name, as the plugin sees them, to CPUs."""
@@ -229,7 +232,7 @@ class Simulation:
         }
 
     def _state(self, key: str) -> ContainerState | None:
-        own = self._id(key)
+        own = self._id(key) if key in self._attempts else ""
         record = self._runtime.node.containers.get(own)
         if record is None:
             return None

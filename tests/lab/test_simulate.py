@@ -72,11 +72,11 @@ def test_error_that_nobody_expected_is_a_failure():
     report = play("steps: [{runPod: web}, {start: web/main}]\n")
     [(_, what, expected, found)] = unmet(report)
     assert (what, expected) == ("error", "none")
-    assert "was not created" in found
+    assert "does not exist" in found
 
 
 def test_expected_error_is_none():
-    report = play("steps: [{runPod: web}, {start: web/main, expect: {error: was not created}}]\n")
+    report = play("steps: [{runPod: web}, {start: web/main, expect: {error: does not exist}}]\n")
     assert report.ok
 
 
