@@ -378,28 +378,9 @@ class Claim2CorePlugin(Plugin):
         links = decision.links
         for link in links.links:
             self._metrics.count("claim2core_claim_verdicts_total", link.verdict.value)
-        problems = [link for link in links.links if link.code]
-        if not links.links and not links.findings:
-            return
-        log.log(
-            logging.WARNING if problems or decision.refusal else logging.INFO,
-            "container refused" if decision.refusal else "container linked",
-            extra={
-                "op": call.op,
-                "pod": f"{pod.namespace}/{pod.name}",
-                "container": container.id,
-                "container_name": container.name,
-                "claims": {link.claim_uid: link.verdict.value for link in links.links},
-                "cpus": str(decision.envelope.cpus),
-                "mems": str(decision.envelope.mems),
-                "ownership": decision.envelope.ownership.value,
-                "findings": [
-                    *(f"{link.code}: {link.reason}" for link in problems),
-                    *(f"{f.code}: {f.message}" for f in links.findings),
-                    *(f"{f.code}: {f.message}" for f in decision.envelope.findings),
-                ],
-            },
-        )
+        if links.links or links.findings:
+            op = call.op
+            call.afterwards(lambda: _log_decision(pod, container, decision, op))
 
     def _note(self, container_id: ContainerId, event: str, started_ns: int) -> None:
         self._book.note_time(container_id, event, time.perf_counter_ns() - started_ns)
@@ -422,3 +403,26 @@ class Claim2CorePlugin(Plugin):
 def make_entry(pod: PodRecord, container: ContainerRecord, decision: Decision) -> Entry:
     """Give the book's entry for a container and what was decided for it."""
     return Entry(pod=pod, container=container, links=decision.links, envelope=decision.envelope)
+
+
+def _log_decision(pod: PodRecord, container: ContainerRecord, decision: Decision, op: str) -> None:
+    links, envelope = decision.links, decision.envelope
+    problems = [link for link in links.links if link.code]
+    log.log(
+        logging.WARNING if problems or decision.refusal else logging.INFO,
+        "container refused" if decision.refusal else "container linked",
+        extra={
+            "op": op,
+            "pod": f"{pod.namespace}/{pod.name}",
+            "container": container.id,
+            "container_name": container.name,
+            "claims": {link.claim_uid: link.verdict.value for link in links.links},
+            "cpus": str(envelope.cpus),
+            "mems": str(envelope.mems),
+            "ownership": envelope.ownership.value,
+            "findings": [
+                *(f"{link.code}: {link.reason}" for link in problems),
+                *(f"{f.code}: {f.message}" for f in (*links.findings, *envelope.findings)),
+            ],
+        },
+    )

@@ -2,7 +2,8 @@
 
 When a handler's time is up its call is answered for it and `cancelled` turns true. The
 handler may still be running then: it calls `check` before each side effect, so that nothing
-is done for a container whose creation was already refused.
+is done for a container whose creation was already refused. What the runtime need not wait for,
+such as a log line, a handler leaves for `afterwards`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections.abc import Callable
 
 from google.protobuf.message import Message
 
@@ -33,6 +35,8 @@ class Call:
 
     __slots__ = (
         "_number",
+        "actions",
+        "answered",
         "cancelled",
         "deadline",
         "method",
@@ -53,6 +57,10 @@ class Call:
         self.deadline = deadline
         self.cancelled = False
         "Turns true once, when the deadline passed and the answer was given elsewhere."
+        self.answered = False
+        "The handler's answer was sent."
+        self.actions: list[Callable[[], None]] = []
+        "What `afterwards` collected, for the session."
 
     @property
     def op(self) -> str:
@@ -62,6 +70,14 @@ class Call:
     def remaining(self) -> float:
         """Give the seconds left, negative when the time is up. Blocking: never."""
         return self.deadline - time.monotonic()
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Have `action` done when this call was answered, before the next event.
+
+        By the session, on the handler's thread and within what is left of the deadline: then
+        others read on. What it raises is logged. Not done for a call that was cancelled.
+        """
+        self.actions.append(action)
 
     def check(self) -> None:
         """Raise Cancelled when the call was already answered."""

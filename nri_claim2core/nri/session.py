@@ -380,13 +380,30 @@ class Session:
             if call.cancelled:
                 self._nr_stuck -= 1
                 return False
-            self._watchdog.current = None
+            call.answered = True
+            if not call.actions:
+                self._watchdog.current = None
             result = self._reply(call, outcome)
         if outcome.failure is not None:
             self._note_failure(call, outcome.failure)
         if route.is_setup:
             self._set_up(call, result)
         self._observe(call.method, started, result)
+        return self._follow_up(call) if call.actions else True
+
+    # Still watched: a log that nobody reads, say, must not keep the runtime waiting.
+    def _follow_up(self, call: Call) -> bool:
+        for action in call.actions:
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001 - may fail as a handler may
+                self._note_failure(call, error)
+        call.actions.clear()  # closures that hold the call
+        with self._wire.lock:
+            if call.cancelled:
+                self._nr_stuck -= 1
+                return False
+            self._watchdog.current = None
         return True
 
     # Under the writer lock.
@@ -404,15 +421,16 @@ class Session:
         self._wire.write(data)
         return result
 
-    # Called for every call that its handler does not answer in time.
+    # Called for every call that its handler is not done with in time.
     def _expire(self, call: Call) -> None:
         with self._wire.lock:
-            if self._watchdog.current is not call:  # answered meanwhile
+            if self._watchdog.current is not call:  # done meanwhile
                 return
             call.cancelled = True
             self._watchdog.current = None
             self._nr_stuck += 1
-        self._answer_late(call)
+        if not call.answered:
+            self._answer_late(call)
         try:
             threading.Thread(target=self._lead, name="nri-reader", daemon=True).start()
         except RuntimeError as error:

@@ -517,6 +517,64 @@ def test_stuck_handlers_are_bounded_and_come_back():
         assert run.peer.call("CreateContainer", create("fast")).payload == b"\x12\x03\x0a\x01x"
 
 
+class Follower(Plugin):
+    """Leaves `todo` for after the answer to each creation."""
+
+    def __init__(self, todo):
+        self.todo = todo
+
+    def create_container(self, request, call):
+        call.afterwards(lambda: self.todo(request.container.id))
+
+    def stop_container(self, request, call):
+        self.todo("stopped")
+
+
+def test_what_is_left_for_afterwards_is_done_between_the_answer_and_the_next_event():
+    go, done = threading.Semaphore(0), []
+
+    def todo(what):
+        assert what == "stopped" or go.acquire(timeout=GIVE_UP_S)
+        done.append(what)
+
+    with running(Follower(todo), handler_deadline=lambda _: GIVE_UP_S) as run:
+        run.peer.set_up()
+        # Answered although the action still waits for us.
+        assert run.peer.call("CreateContainer", create("c1"), timeout_ns=0).status == 0
+        stream_id = run.peer.start_call("StopContainer", stop())
+        assert done == []
+        go.release()
+        run.peer.answer_of(stream_id)
+        assert done == ["c1", "stopped"]
+
+
+def test_an_action_afterwards_that_hangs_or_raises_does_not_stop_events(caplog):
+    go, left = threading.Semaphore(0), queue.SimpleQueue()
+
+    def todo(what):
+        if what == "raises":
+            raise ValueError("of an action")
+        if what == "hangs":
+            assert go.acquire(timeout=GIVE_UP_S)
+            left.put(threading.current_thread())
+
+    with running(Follower(todo), handler_deadline=soon) as run:
+        run.peer.set_up()
+        assert run.peer.call("CreateContainer", create("raises")).status == 0
+        assert run.peer.call("CreateContainer", create("hangs")).status == 0
+        assert run.peer.call("StopContainer", stop()).status == 0
+        assert run.session.nr_stuck == 1
+        # Answered once, by its handler.
+        assert run.recorder.requests.count(("CreateContainer", "ok")) == 2
+        go.release()
+        late = left.get(timeout=GIVE_UP_S)
+        late.join(GIVE_UP_S)
+        assert not late.is_alive()
+        assert run.session.nr_stuck == 0
+        assert run.peer.call("StopContainer", stop()).status == 0
+    assert caplog.text.count("ValueError: of an action") == 1
+
+
 def test_the_callers_own_limit_is_kept_too():
     plugin = Stuck()
     with running(plugin, handler_deadline=lambda _: GIVE_UP_S) as run:
