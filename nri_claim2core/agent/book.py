@@ -68,6 +68,13 @@ class Book:
         self._pods: dict[SandboxId, PodRecord] = {}
         self._entries: dict[ContainerId, Entry] = {}
         self._claiming: set[ContainerId] = set()
+        self._touched: set[ContainerId] = set()
+        "Containers that events spoke of since `begin`."
+
+    def begin(self) -> None:
+        """Begin with a new connection: what its events say wins over a later `rebuild`."""
+        with self._lock:
+            self._touched = set()
 
     def put_pod(self, pod: PodRecord) -> None:
         """Remember a pod sandbox; a second time replaces."""
@@ -85,6 +92,7 @@ class Book:
         """Remember a container; a second time replaces."""
         with self._lock:
             self._entries[entry.container.id] = entry
+            self._touched.add(entry.container.id)
             if entry.links.links:
                 self._claiming.add(entry.container.id)
             else:
@@ -121,10 +129,18 @@ class Book:
                 )
 
     def rebuild(self, pods: Iterable[PodRecord], entries: Iterable[Entry]) -> None:
-        """Replace everything by what the runtime says exists (INV-RESTART)."""
+        """Replace everything by what the runtime says exists (INV-RESTART).
+
+        Its answer to Synchronize may be overtaken by events when it is late: a container that
+        was created or removed meanwhile stays as the event left it.
+        """
         pods_by_id = {pod.sandbox_id: pod for pod in pods}
         by_id = {entry.container.id: entry for entry in entries}
         with self._lock:
+            for container_id in self._touched:
+                by_id.pop(container_id, None)
+                if container_id in self._entries:
+                    by_id[container_id] = self._entries[container_id]
             self._pods = pods_by_id
             self._entries = by_id
             self._claiming = {cid for cid, entry in by_id.items() if entry.links.links}
@@ -158,4 +174,5 @@ class Book:
 
     def _forget(self, container_id: ContainerId) -> Entry | None:
         self._claiming.discard(container_id)
+        self._touched.add(container_id)
         return self._entries.pop(container_id, None)

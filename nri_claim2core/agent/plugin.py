@@ -85,6 +85,7 @@ class Claim2CorePlugin(Plugin):
             request.runtime_name, request.runtime_version, request.NRI_version
         )
         self._pending_pods, self._pending = {}, []
+        self._book.begin()
         if self._validates():
             return None
         return mask_of(implemented_events(self)) & ~_VALIDATION
