@@ -213,8 +213,12 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _bound_to_parent() -> Sequence[str]:
-    setpriv = shutil.which("setpriv")
-    return (setpriv, "--pdeathsig", "TERM") if setpriv else ()
+    setpriv, shell = shutil.which("setpriv"), shutil.which("sh")
+    if not (setpriv and shell):
+        return ()
+    # An owner that died before the kernel was asked sends no signal any more: look once.
+    alive = '[ "$PPID" = "$0" ] && exec "$@"'
+    return (setpriv, "--pdeathsig", "TERM", shell, "-c", alive, str(os.getpid()))
 
 
 def _python_path() -> str:
