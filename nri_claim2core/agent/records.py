@@ -58,7 +58,8 @@ def container_record(container: api.Container, *, cdi_reported: bool) -> Contain
         sandbox_id=SandboxId(container.pod_sandbox_id),
         name=container.name,
         state=_STATES.get(container.state, ContainerState.UNKNOWN),
-        claim_env=tuple(entry for entry in container.env if entry.startswith(CLAIM_ENV_PREFIX)),
+        # A copy is iterated faster than the field of the message.
+        claim_env=tuple([e for e in container.env[:] if e.startswith(CLAIM_ENV_PREFIX)]),
         cdi_devices=cdi if cdi or cdi_reported else None,
         cgroups_path=container.linux.cgroups_path,
         pid=container.pid,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from nri_claim2core.claims.text import shown, shown_rule
 from nri_claim2core.model.cpuset import CpuSet, parse_kubernetes
@@ -83,7 +83,8 @@ def parse_claim_env(entries: Iterable[str]) -> EnvClaims:
         uid = maybe_claim_uid(suffix)
         if uid is not None:
             read = _read_value(variable, value) if equals else _no_value(variable)
-            reads[uid] = reads.get(uid, _Read()).also(read)
+            known = reads.get(uid)
+            reads[uid] = _first(read) if known is None else known.also(read)
             _keep_lowest(reads, MAX_UIDS, slack=MAX_UIDS)
         elif suffix not in NOT_CLAIM_SUFFIXES:
             nr_strangers += 1
@@ -91,21 +92,27 @@ def parse_claim_env(entries: Iterable[str]) -> EnvClaims:
             _keep_lowest(strangers, MAX_NAMED, slack=MAX_NAMED)
     _keep_lowest(reads, MAX_UIDS)
     _keep_lowest(strangers, MAX_NAMED)
-    results = {uid: read.result(uid) for uid, read in reads.items()}
+    well_formed: dict[ClaimUid, CpuSet] = {}
+    malformed: dict[ClaimUid, EnvProblem] = {}
+    for uid, all_read in reads.items():
+        result = all_read.result(uid)
+        if isinstance(result, EnvProblem):
+            malformed[uid] = result
+        else:
+            well_formed[uid] = result
     return EnvClaims(
-        well_formed={uid: r for uid, r in results.items() if isinstance(r, CpuSet)},
-        malformed={uid: r for uid, r in results.items() if isinstance(r, EnvProblem)},
+        well_formed=well_formed,
+        malformed=malformed,
         not_claims=tuple(sorted(strangers)),
         nr_not_claims=nr_strangers,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(NamedTuple):
     """What was read for one UID so far; two values are enough to know that they disagree."""
 
-    values: tuple[CpuSet, ...] = ()
-    problem: EnvProblem | None = None
+    values: tuple[CpuSet, ...]
+    problem: EnvProblem | None
 
     def also(self, read: CpuSet | EnvProblem) -> _Read:
         if isinstance(read, EnvProblem):
@@ -117,6 +124,10 @@ class _Read:
         if self.problem is not None:
             return self.problem
         return self.values[0] if len(self.values) == 1 else _conflict(uid, *self.values)
+
+
+def _first(read: CpuSet | EnvProblem) -> _Read:
+    return _Read((), read) if isinstance(read, EnvProblem) else _Read((read,), None)
 
 
 _Key = TypeVar("_Key", ClaimUid, EnvProblem)

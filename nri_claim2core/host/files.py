@@ -40,6 +40,11 @@ SETTLE_NS: Final = 100_000_000
 MAX_KERNEL_TEXT: Final = 1 << 20
 """No file under /proc or /sys that is read here is near a megabyte."""
 
+_FIRST_READ: Final = 4096
+"""Room for most files: larger buffers are mapped and unmapped for each read."""
+
+_NEXT_READS: Final = 1 << 18
+
 _MAX_LINKS: Final = 40
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
@@ -227,12 +232,14 @@ def _read_once(path: str, limit: int, clock: Clock) -> Content | None:
 def _read_all(fd: int, limit: int) -> bytes:
     chunks: list[bytes] = []
     left = limit
+    size = _FIRST_READ
     while left > 0:
-        chunk = os.read(fd, min(left, 1 << 18))
+        chunk = os.read(fd, min(left, size))
         if not chunk:
             break
         chunks.append(chunk)
         left -= len(chunk)
+        size = _NEXT_READS
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
