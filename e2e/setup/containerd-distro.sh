@@ -3,8 +3,7 @@
 # (another series with CLAIM2CORE_DISTRO_SERIES, say 1.7).
 #
 # The release that this machine runs may carry an older containerd, so its newer suites
-# are asked too, through a private apt configuration: own lists, own status, nothing
-# installed, no root needed. The mirror is the one that the machine's apt already uses.
+# are asked too; nothing is installed.
 . "$(dirname "$0")/common.sh"
 
 SERIES="${CLAIM2CORE_DISTRO_SERIES:-2.1}"
@@ -21,72 +20,11 @@ report() {
 }
 
 have_all && report
-need apt-get apt-cache dpkg flock
+need flock
 lock_cache
 have_all && report
 
-. /etc/os-release
-OWN="${VERSION_CODENAME:-}"
-case "${ID:-} ${ID_LIKE:-}" in
-ubuntu*) ORIGIN=Ubuntu COMPONENTS="main universe" NEWER="$OWN-updates devel" ;;
-*debian*) ORIGIN=Debian COMPONENTS=main NEWER="$OWN-backports trixie-backports forky sid trixie" ;;
-*) unavailable "the suites of '${ID:-this distribution}' are not known" ;;
-esac
-[ -n "$OWN" ] || OWN=sid
-
-KEYRING="/usr/share/keyrings/$(echo "$ORIGIN" | tr 'DU' 'du')-archive-keyring.gpg"
-[ -r "$KEYRING" ] || unavailable "no archive keyring at $KEYRING"
-# What apt would fetch for this release: works with and without fetched lists.
-MIRROR="$(apt-get --print-uris update 2>/dev/null | sed -n "s|^'\(.*\)/dists/$OWN/.*|\1|p" | head -n 1)"
-[ -n "$MIRROR" ] || unavailable "apt has no source for $ORIGIN $OWN"
-
-WORK="$(mktemp -d)"
-trap 'rm -rf "$WORK"' EXIT
-mkdir -p "$WORK/lists/partial" "$WORK/cache/archives/partial" "$WORK/debs" "$WORK/root"
-: >"$WORK/status"
-cat >"$WORK/apt.conf" <<CONF
-Dir::Etc::sourcelist "$WORK/bed.sources";
-Dir::Etc::sourceparts "/dev/null";
-Dir::Etc::preferencesparts "/dev/null";
-Dir::State::lists "$WORK/lists";
-Dir::State::status "$WORK/status";
-Dir::Cache "$WORK/cache";
-Acquire::Languages "none";
-Acquire::Check-Valid-Until "false";
-Acquire::Retries "3";
-CONF
-[ "$(id -u)" = 0 ] && echo 'APT::Sandbox::User "root";' >>"$WORK/apt.conf"
-export APT_CONFIG="$WORK/apt.conf"
-
-use_suites() {
-	cat >"$WORK/bed.sources" <<SOURCES
-Types: deb
-URIs: $MIRROR
-Suites: $*
-Components: $COMPONENTS
-Signed-By: $KEYRING
-Targets: Packages
-SOURCES
-	apt-get update >"$WORK/update.log" 2>&1
-}
-
-# Newest version of a package within a version prefix, as apt names it.
-version_of() {
-	apt-cache madison "$1" | awk -F'|' -v want="$2" \
-		'{gsub(/ /, "", $2); v = $2; sub(/^[0-9]+:/, "", v); if (index(v, want) == 1) {print $2; exit}}'
-}
-
-# Upstream version out of a package version: no epoch, no revision, no repack suffix.
-upstream() {
-	echo "$1" | sed -e 's/^[0-9]*://' -e 's/[-+~].*$//'
-}
-
-fetch_package() {
-	(cd "$WORK/debs" && apt-get download "$1=$2" >"$WORK/download.log" 2>&1) ||
-		unavailable "download of $1 $2 failed: $(tail -n 1 "$WORK/download.log")"
-	rm -rf "$WORK/root/$1" && mkdir -p "$WORK/root/$1"
-	dpkg -x "$WORK/debs/$1"_*.deb "$WORK/root/$1"
-}
+. "$(dirname "$0")/apt.sh"
 
 # place <package> <cache name> <version> <binary>...
 place() {
@@ -121,7 +59,7 @@ place containerd containerd "$(upstream "$FOUND")" containerd ctr containerd-shi
 
 # runc and busybox of the machine's own release: they fit its kernel interfaces and libraries.
 for package in runc busybox-static; do
-	version="$(apt-cache madison "$package" | grep -F " $OWN/" | awk -F'|' 'NR == 1 {gsub(/ /, "", $2); print $2}')"
+	version="$(private apt-cache madison "$package" | grep -F " $OWN/" | awk -F'|' 'NR == 1 {gsub(/ /, "", $2); print $2}')"
 	[ -n "$version" ] || unavailable "no $package in $OWN"
 	fetch_package "$package" "$version"
 	place "$package" "${package%-static}" "$(upstream "$version")" "${package%-static}"
