@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from e2e.peers.need import short_directory
+from e2e.plugin_node import PluginNode
 from nri_claim2core.lab.containerd import Containerd, Installation, find_installations
 from nri_claim2core.lab.errors import MissingError
 from nri_claim2core.lab.image import Image
@@ -72,3 +74,17 @@ def containerd(installation: Installation, images: Sequence[Image]) -> Iterator[
     with Containerd(installation) as bed:
         bed.import_images(images)
         yield bed
+
+
+@pytest.fixture(scope="module")
+def plugin_node(containerd: Containerd) -> Iterator[PluginNode]:
+    """The plugin process on that containerd; one for a test module."""
+    with short_directory() as directory, PluginNode(containerd, directory) as node:
+        yield node
+
+
+@pytest.fixture
+def node(plugin_node: PluginNode) -> Iterator[PluginNode]:
+    """The same for one test, which finds it empty and with its default configuration."""
+    yield plugin_node
+    plugin_node.clear()
