@@ -68,8 +68,8 @@ class Book:
         self._pods: dict[SandboxId, PodRecord] = {}
         self._entries: dict[ContainerId, Entry] = {}
         self._claiming: set[ContainerId] = set()
-        self._touched: set[ContainerId] = set()
-        "Containers that events spoke of since `begin`."
+        self._touched: set[ContainerId] | None = None
+        "Containers that events spoke of between `begin` and `rebuild`."
 
     def begin(self) -> None:
         """Begin with a new connection: what its events say wins over a later `rebuild`."""
@@ -92,7 +92,8 @@ class Book:
         """Remember a container; a second time replaces."""
         with self._lock:
             self._entries[entry.container.id] = entry
-            self._touched.add(entry.container.id)
+            if self._touched is not None:
+                self._touched.add(entry.container.id)
             if entry.links.links:
                 self._claiming.add(entry.container.id)
             else:
@@ -137,10 +138,11 @@ class Book:
         pods_by_id = {pod.sandbox_id: pod for pod in pods}
         by_id = {entry.container.id: entry for entry in entries}
         with self._lock:
-            for container_id in self._touched:
+            for container_id in self._touched or ():
                 by_id.pop(container_id, None)
                 if container_id in self._entries:
                     by_id[container_id] = self._entries[container_id]
+            self._touched = None
             self._pods = pods_by_id
             self._entries = by_id
             self._claiming = {cid for cid, entry in by_id.items() if entry.links.links}
@@ -174,5 +176,6 @@ class Book:
 
     def _forget(self, container_id: ContainerId) -> Entry | None:
         self._claiming.discard(container_id)
-        self._touched.add(container_id)
+        if self._touched is not None:
+            self._touched.add(container_id)
         return self._entries.pop(container_id, None)

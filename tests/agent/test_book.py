@@ -98,3 +98,15 @@ def test_a_late_rebuild_does_not_undo_newer_events(book):
     book.begin()
     book.rebuild([pod()], [entry("changed", name="listed")])
     assert [e.container.name for e in book.claiming()] == ["listed"]
+
+
+def test_events_are_remembered_from_begin_to_rebuild_and_no_longer(book):
+    for at in ("before", "during", "after"):
+        if at == "during":
+            book.begin()
+        if at == "after":
+            book.rebuild([pod()], [])
+        book.put(entry(at))
+    # A set that only grows would take a node's memory within weeks.
+    book.rebuild([pod()], [entry("listed")])
+    assert ids(book) == ["listed"]
