@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nri_claim2core.agent.book import Entry
-from nri_claim2core.claims.effects import Effects, apply_effects
+from nri_claim2core.claims.effects import Effects, Outcome, apply_effects
 from nri_claim2core.claims.envelope import RESERVED_NAMESPACES, compute_envelope
 from nri_claim2core.claims.link import Linker
 from nri_claim2core.claims.ownership import decide_ownership
@@ -137,8 +137,9 @@ class Decider:
             return self._decide(entry.pod, entry.container, links, evidence, creating=False)
         if owner is not Ownership.OWN:
             return Decision(links=entry.links, envelope=entry.envelope)
+        outcome = apply_effects(entry.links, self.rules.effects, creating=False)
         envelope = self._envelope(
-            entry.pod, entry.container, entry.links, owner, self._read_evidence(), creating=False
+            entry.pod, entry.container, outcome, owner, self._read_evidence(), creating=False
         )
         return Decision(links=entry.links, envelope=envelope if envelope.cpus else entry.envelope)
 
@@ -189,16 +190,16 @@ class Decider:
         creating: bool,
     ) -> Decision:
         kubelet = evidence.cpu_manager
-        granted = apply_effects(links, self.rules.effects, creating=creating).granted
+        outcome = apply_effects(links, self.rules.effects, creating=creating)
         ownership = decide_ownership(
             self.rules.mode,
             container.cpus,
-            has_claims=bool(granted),
+            has_claims=bool(outcome.granted),
             kubelet_entry=_exclusive_cpus(evidence, pod, container),
             kubelet_default=kubelet.default_cpus if kubelet and kubelet.pins else None,
             owned=container.owned,
         )
-        envelope = self._envelope(pod, container, links, ownership, evidence, creating=creating)
+        envelope = self._envelope(pod, container, outcome, ownership, evidence, creating=creating)
         refusal = "" if self.rules.mode is Mode.OBSERVE else envelope.refusal
         return Decision(links=links, envelope=envelope, refusal=refusal)
 
@@ -206,13 +207,12 @@ class Decider:
         self,
         pod: PodRecord,
         container: ContainerRecord,
-        links: Links,
+        outcome: Outcome,
         ownership: Ownership,
         evidence: NodeEvidence,
         *,
         creating: bool,
     ) -> Envelope:
-        outcome = apply_effects(links, self.rules.effects, creating=creating)
         return compute_envelope(
             pod,
             container,

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from google.protobuf.message import Message
@@ -40,6 +41,8 @@ from nri_claim2core.nri.events_table import EVENT_OF_RPC
 from nri_claim2core.nri.plugin import implemented_events, mask_of
 
 log = logging.getLogger(__name__)
+
+NOTHING_ADDED: Final[Mapping[str, int]] = MappingProxyType({})
 
 _VALIDATION: Final = EVENT_OF_RPC["ValidateContainerAdjustment"].mask
 
@@ -178,9 +181,10 @@ class Claim2CorePlugin(Plugin):
         if decision.refusal:
             self._metrics.count("claim2core_creations_refused_total", "decision")
             raise RpcError(Code.FAILED_PRECONDITION, decision.refusal)
-        self._book.put(make_entry(pod, container, decision))
-        self._note(container.id, "CreateContainer", started)
-        return adjustment(decision.envelope)
+        answer = adjustment(decision.envelope)
+        spent_ns = time.perf_counter_ns() - started
+        self._book.put(make_entry(pod, container, decision, {"CreateContainer": spent_ns}))
+        return answer
 
     @unclaimed_go_on
     def post_create_container(
@@ -336,12 +340,12 @@ class Claim2CorePlugin(Plugin):
         entry = self._book.get(ContainerId(container.id))
         if entry is None or not entry.links.links:
             return entry
-        record = replace(
-            entry.container,
-            pid=container.pid or entry.container.pid,
-            cgroups_path=container.linux.cgroups_path or entry.container.cgroups_path,
-        )
-        entry = replace(entry, container=record)
+        known = entry.container
+        pid = container.pid or known.pid
+        path = container.linux.cgroups_path or known.cgroups_path
+        if pid == known.pid and path == known.cgroups_path:
+            return entry
+        entry = replace(entry, container=replace(known, pid=pid, cgroups_path=path))
         self._book.put(entry)
         return entry
 
@@ -401,9 +405,20 @@ class Claim2CorePlugin(Plugin):
         self._metrics.set("claim2core_envelope_unverified_containers", tally.nr_unverified)
 
 
-def make_entry(pod: PodRecord, container: ContainerRecord, decision: Decision) -> Entry:
+def make_entry(
+    pod: PodRecord,
+    container: ContainerRecord,
+    decision: Decision,
+    added_ns: Mapping[str, int] = NOTHING_ADDED,
+) -> Entry:
     """Give the book's entry for a container and what was decided for it."""
-    return Entry(pod=pod, container=container, links=decision.links, envelope=decision.envelope)
+    return Entry(
+        pod=pod,
+        container=container,
+        links=decision.links,
+        envelope=decision.envelope,
+        added_ns=added_ns,
+    )
 
 
 def _log_decision(pod: PodRecord, container: ContainerRecord, decision: Decision, op: str) -> None:

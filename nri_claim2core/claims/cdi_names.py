@@ -11,8 +11,7 @@ begins with `/` is a device path, never a name. Source: CDI SPEC v1.1.0 and its 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from nri_claim2core.claims.text import shown
 from nri_claim2core.model.errors import Claim2CoreError
@@ -33,8 +32,7 @@ class CdiNameError(Claim2CoreError):
         "False: not of the form vendor/class=name at all. True: of the form, a part is invalid."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CdiName:
+class CdiName(NamedTuple):
     """A qualified name in its three parts."""
 
     vendor: str
@@ -71,4 +69,4 @@ def parse_cdi_name(text: str) -> CdiName:
             "with a letter or digit at both ends",
             qualified=True,
         )
-    return CdiName(vendor=vendor, cls=cls, name=name)
+    return CdiName(vendor, cls, name)

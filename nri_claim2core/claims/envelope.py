@@ -119,6 +119,8 @@ def _memory_nodes(
         if topology.nodes:
             findings.append(finding("C2C-ENV-06", f"CPUs {cpus} are on nodes without memory"))
         return near
+    if not arrived_text:
+        return near
     try:
         arrived = parse_kernel(arrived_text)
     except CpuListError as e:

@@ -13,7 +13,7 @@ entries of one UID agree as sets, or the claim's variable is malformed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from nri_claim2core.claims.text import shown, shown_rule
@@ -48,12 +48,11 @@ class EnvProblem:
         return f"{self.variable}{equals}: {self.rule}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvClaims:
+class EnvClaims(NamedTuple):
     """What an environment says about claims."""
 
-    well_formed: Mapping[ClaimUid, CpuSet] = field(default_factory=dict)
-    malformed: Mapping[ClaimUid, EnvProblem] = field(default_factory=dict)
+    well_formed: Mapping[ClaimUid, CpuSet]
+    malformed: Mapping[ClaimUid, EnvProblem]
     "Never shares a UID with `well_formed`."
     not_claims: tuple[EnvProblem, ...] = ()
     "Claim-shaped variables that are not claims: sorted, distinct, at most MAX_NAMED."

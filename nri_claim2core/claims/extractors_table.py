@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from nri_claim2core.claims.cdi_names import CdiName
 from nri_claim2core.claims.environment import CLAIM_VARIABLE_PREFIX
@@ -87,8 +87,7 @@ EXTRACTORS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedClaim:
+class NamedClaim(NamedTuple):
     """The claim that a device name stands for."""
 
     uid: ClaimUid

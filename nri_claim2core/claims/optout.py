@@ -11,8 +11,7 @@ longer than 53 characters can only be covered by the pod's annotation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from nri_claim2core.claims.codes_table import finding
 from nri_claim2core.claims.text import shown
@@ -23,8 +22,7 @@ PRESERVE_ANNOTATION: Final = "cpu.preserve.claim2core.gthulhu.io"
 _VALUES: Final = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptOut:
+class OptOut(NamedTuple):
     """Whether a container is left alone, and by which annotation."""
 
     preserved: bool = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nri_claim2core.claims.cdi_names import CdiNameError, parse_cdi_name
 from nri_claim2core.claims.codes_table import finding
@@ -60,36 +60,32 @@ class Said(enum.Enum):
     NOTHING = "nothing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedAnswer:
+class ListedAnswer(NamedTuple):
     """The CDI list's answer."""
 
     state: Listed
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldAnswer:
+class HeldAnswer(NamedTuple):
     """The checkpoint's answer."""
 
     state: Held
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaidAnswer:
+class SaidAnswer(NamedTuple):
     """The environment's answer."""
 
     state: Said
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceList:
+class DeviceList(NamedTuple):
     """A container's CDI device list, read."""
 
     reported: bool
-    claims: Mapping[ClaimUid, tuple[tuple[str, NamedClaim], ...]] = field(default_factory=dict)
+    claims: Mapping[ClaimUid, tuple[tuple[str, NamedClaim], ...]]
     "Claim -> its devices in the list as (qualified name, meaning), sorted by name."
     nr_devices: int = 0
     findings: tuple[Finding, ...] = ()
@@ -103,7 +99,7 @@ class DeviceList:
 def read_device_list(names: Iterable[str] | None) -> DeviceList:
     """Read the names a runtime reports for a container; None = it does not report them."""
     if names is None:
-        return DeviceList(reported=False)
+        return DeviceList(reported=False, claims={})
     distinct = sorted(set(names))
     claims: dict[ClaimUid, list[tuple[str, NamedClaim]]] = {}
     findings: list[Finding] = []
@@ -126,25 +122,19 @@ def read_device_list(names: Iterable[str] | None) -> DeviceList:
 def ask_device_list(devices: DeviceList, uid: ClaimUid) -> ListedAnswer:
     """Ask the runtime's CDI device list of the container."""
     state, answer, detail = _device_list(devices, uid)
-    return ListedAnswer(
-        state=state, evidence=Evidence(source=Source.CDI_LIST, answer=answer, detail=detail)
-    )
+    return ListedAnswer(state, Evidence(source=Source.CDI_LIST, answer=answer, detail=detail))
 
 
 def ask_checkpoint(checkpoint: CheckpointSnapshot, uid: ClaimUid, pod_uid: PodUid) -> HeldAnswer:
     """Ask kubelet's DRA checkpoint whether the pod holds the claim and its CPU device."""
     state, answer, detail = _checkpoint(checkpoint, uid, pod_uid)
-    return HeldAnswer(
-        state=state, evidence=Evidence(source=Source.CHECKPOINT, answer=answer, detail=detail)
-    )
+    return HeldAnswer(state, Evidence(source=Source.CHECKPOINT, answer=answer, detail=detail))
 
 
 def ask_environment(env: EnvClaims, uid: ClaimUid, spec_cpus: CpuSet) -> SaidAnswer:
     """Compare the environment's words with the spec's CPUs (empty = the spec names none)."""
     state, answer, detail = _environment(env, uid, spec_cpus)
-    return SaidAnswer(
-        state=state, evidence=Evidence(source=Source.ENVIRONMENT, answer=answer, detail=detail)
-    )
+    return SaidAnswer(state, Evidence(source=Source.ENVIRONMENT, answer=answer, detail=detail))
 
 
 def _device_list(devices: DeviceList, uid: ClaimUid) -> tuple[Listed, Answer, str]:

@@ -10,7 +10,7 @@ Upholds: CPUs are granted from the CDI spec alone, never from the environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from nri_claim2core.claims.environment import claim_variable
 from nri_claim2core.claims.sources import Held, HeldAnswer, Listed, ListedAnswer, Said, SaidAnswer
@@ -19,9 +19,10 @@ from nri_claim2core.model.claim import Verdict
 from nri_claim2core.model.cpuset import CpuSet
 from nri_claim2core.model.ids import ClaimUid
 
+_NO_CPUS: Final = CpuSet()
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+
+class Seen(NamedTuple):
     """Everything that was seen about one claim of one container."""
 
     uid: ClaimUid
@@ -33,14 +34,13 @@ class Seen:
     "The container was created long ago: kubelet may have let go of the claim since."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgment:
+class Judgment(NamedTuple):
     """The verdict, the CPUs that go with it, and why."""
 
     verdict: Verdict
     code: str
     reason: str
-    cpus: CpuSet = field(default_factory=CpuSet)
+    cpus: CpuSet
 
 
 def judge(seen: Seen) -> Judgment:
@@ -115,6 +115,4 @@ def _not_held(seen: Seen) -> Judgment:
 
 
 def _verdict(verdict: Verdict, code: str, reason: str, cpus: CpuSet | None = None) -> Judgment:
-    return Judgment(
-        verdict=verdict, code=code, reason=reason, cpus=CpuSet() if cpus is None else cpus
-    )
+    return Judgment(verdict, code, reason, _NO_CPUS if cpus is None else cpus)

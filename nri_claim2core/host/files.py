@@ -239,7 +239,8 @@ def _read_all(fd: int, limit: int) -> bytes:
             break
         chunks.append(chunk)
         left -= len(chunk)
-        size = _NEXT_READS
+        if len(chunk) == size:
+            size = _NEXT_READS
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
