@@ -296,10 +296,15 @@ class Claim2CorePlugin(Plugin):
     def deadline_reached(self, method: str, request: Message) -> Message | None:
         """Give the answer for a handler that did not finish.
 
+        An update of a container that is ours is answered with the cpuset it has: unanswered,
+        it would take effect as asked. Everything else goes on unchanged.
+
         Raises: RpcError for a creation that has any sign of a claim: it must not start
-        unconfined. Everything else goes on unchanged.
+        unconfined.
         """
         del method  # the runner counts it
+        if isinstance(request, api.UpdateContainerRequest):
+            return self._kept(ContainerId(request.container.id))
         if isinstance(request, api.CreateContainerRequest) and self.may_be_claimed(request):
             self._metrics.count("claim2core_creations_refused_total", "deadline")
             raise RpcError(
@@ -320,6 +325,14 @@ class Claim2CorePlugin(Plugin):
         return known or self.decider.has_sign_of_claim(record)
 
     # -- helpers --------------------------------------------------------------------------
+
+    def _kept(self, container_id: ContainerId) -> api.UpdateContainerResponse | None:
+        entry = self._book.get(container_id)
+        if entry is None or entry.envelope.ownership is not Ownership.OWN:
+            return None
+        return api.UpdateContainerResponse(
+            update=[cpuset_update(container_id, str(entry.envelope.cpus))]
+        )
 
     def verify_all(self) -> None:
         """Read back every claiming container once. Blocking: host reads, two files each."""

@@ -360,6 +360,24 @@ def test_when_time_runs_out_only_claims_are_refused(world, devices, env, refused
         assert late.id not in {entry.container.id for entry in world.book.claiming()}
 
 
+def test_when_time_runs_out_an_update_moves_nobody_off_its_claims(world):
+    release = threading.Event()
+    with world.runtime() as runtime, world.running(runtime, handler_deadline=lambda _ms: 0.02):
+        made = create(world, runtime, DEVICE_A)
+        foreign = create(world, runtime, DEVICE_B, cpus="4-6")
+        for each in (made, foreign):
+            assert runtime.start_container(each.id).ok
+        world.plugin.decider.at_update = lambda _entry: release.wait(30)
+        try:
+            for each in (made, foreign):
+                assert runtime.update_cpuset(each.id, "0-7").ok
+            assert cpu(runtime.container(made.id)).cpus == "2-3"
+            # Somebody else's is left to them, late as in time.
+            assert cpu(runtime.container(foreign.id)).cpus == "0-7"
+        finally:
+            release.set()
+
+
 @CLAIMED_AND_NOT
 def test_a_bug_of_ours_refuses_only_claims(world, devices, env, refused):
     def broken(*_args):
