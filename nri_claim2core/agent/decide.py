@@ -8,7 +8,7 @@ the pure rules of `claims`. A container without any sign of a claim costs no rea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nri_claim2core.agent.book import Entry
@@ -101,7 +101,7 @@ class Decider:
             refusal = f"{violations[0].code}: {violations[0].message}"
         return Decision(
             links=links,
-            envelope=_with_findings(envelope, violations),
+            envelope=replace(envelope, findings=(*envelope.findings, *violations)),
             refusal=refusal,
         )
 
@@ -141,7 +141,10 @@ class Decider:
         envelope = self._envelope(
             entry.pod, entry.container, outcome, owner, self._read_evidence(), creating=False
         )
-        return Decision(links=entry.links, envelope=envelope if envelope.cpus else entry.envelope)
+        if not envelope.cpus:
+            return Decision(links=entry.links, envelope=entry.envelope)
+        # What an update writes are CPUs: the memory nodes of the creation stay in force.
+        return Decision(links=entry.links, envelope=replace(envelope, mems=entry.envelope.mems))
 
     def judge(
         self, entry: Entry, cpus: CpuSet, mems: CpuSet | None, others: Others
@@ -265,15 +268,3 @@ def _exclusive_cpus(
 def orphan_pod(container: ContainerRecord) -> PodRecord:
     """Give a stand-in for a sandbox the runtime did not list; it matches no pod UID."""
     return PodRecord(sandbox_id=container.sandbox_id, uid=PodUid(""))
-
-
-def _with_findings(envelope: Envelope, findings: Iterable[Finding]) -> Envelope:
-    return Envelope(
-        ownership=envelope.ownership,
-        cpus=envelope.cpus,
-        mems=envelope.mems,
-        shares=envelope.shares,
-        reason=envelope.reason,
-        findings=(*envelope.findings, *findings),
-        refusal=envelope.refusal,
-    )

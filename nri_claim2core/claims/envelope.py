@@ -5,6 +5,8 @@ gave the container for itself: we allocate nothing and take nothing away from it
 empty: a container all of whose CPUs are offline is refused at creation, or left as it is.
 Memory nodes are those *with memory* of these CPUs, within what the memory manager set; where
 that leaves none they stay as they are, because the kernel reads an empty set as "no limit".
+They are written at creation only: of what exists already they are part of the envelope as far
+as they have been set.
 
 The result says what to write (`own`), what to check (`foreign`) or nothing (`none`).
 """
@@ -94,7 +96,7 @@ def compute_envelope(
     return Envelope(
         ownership=ownership,
         cpus=online | exclusive,
-        mems=_memory_nodes(online | exclusive, container.mems, near, findings),
+        mems=_memory_nodes(online | exclusive, container.mems, near, findings, creating=creating),
         shares=None if exclusive else _shares(container, online),
         reason=f"CPUs of {names}{also}",
         findings=tuple(findings),
@@ -109,9 +111,14 @@ def _online_part(kubelet_entry: CpuSet | None, topology: NodeTopology | None) ->
 
 
 def _memory_nodes(
-    cpus: CpuSet, arrived_text: str, topology: NodeTopology | None, findings: list[Finding]
+    cpus: CpuSet,
+    arrived_text: str,
+    topology: NodeTopology | None,
+    findings: list[Finding],
+    *,
+    creating: bool,
 ) -> CpuSet:
-    """Give the memory nodes to write; empty = leave them as they arrived."""
+    """Give the memory nodes that have to hold; empty = leave them as they arrived."""
     if topology is None:
         return CpuSet()
     near = topology.memory_nodes_of(cpus)
@@ -119,21 +126,19 @@ def _memory_nodes(
         if topology.nodes:
             findings.append(finding("C2C-ENV-06", f"CPUs {cpus} are on nodes without memory"))
         return near
-    if not arrived_text:
-        return near
     try:
-        arrived = parse_kernel(arrived_text)
+        arrived = parse_kernel(arrived_text) if arrived_text else CpuSet()
     except CpuListError as e:
         findings.append(finding("C2C-ENV-07", shown_rule(e.message)))
         return CpuSet()
     if not arrived:
-        return near
+        return near if creating else CpuSet()
     if near.isdisjoint(arrived):
         findings.append(
             finding("C2C-ENV-05", f"set are nodes {arrived}, the CPUs' nodes are {near}")
         )
         return CpuSet()
-    return near & arrived
+    return near & arrived if creating or arrived <= near else CpuSet()
 
 
 def _shares(container: ContainerRecord, claimed: CpuSet) -> int | None:

@@ -246,6 +246,28 @@ def test_a_restart_of_the_plugin_restores_what_is_valid(world):
             }
 
 
+def test_memory_nodes_that_were_never_set_are_no_bound(world):
+    with world.runtime() as runtime:
+        late = create(world, runtime, DEVICE_A, name="late")
+        runtime.start_container(late.id)
+        with world.running(runtime):
+            # Both nodes: its cpuset comes with the answer to Synchronize, its nodes do not.
+            world.kernel_says(late.id, "2-3", mems="0-1")
+            world.plugin.verify_all()
+            entry = world.book.get(late.id)
+            assert (str(entry.observed.mems), entry.violations) == ("0-1", ())
+
+
+def test_an_update_keeps_the_memory_nodes_of_the_creation(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        world.kernel_says(made.id, "2-3")
+        runtime.start_container(made.id)
+        world.kernel_says(made.id, "2-3", mems="0-1")
+        runtime.update_cpuset(made.id, "0-7")
+        assert [v.code for v in world.book.get(made.id).violations] == ["C2C-ENV-12"]
+
+
 def test_a_claim_gone_while_we_were_away_governs_nothing_new(world):
     with world.runtime() as runtime:
         with world.running(runtime):

@@ -128,6 +128,20 @@ def test_memory_nodes(bed, nodes, arrived, mems, codes):
     assert envelope.cpus == bed.cpus("0-3")
 
 
+@pytest.mark.parametrize(
+    ("in_force", "mems"),
+    [
+        ("0", "0"),
+        # Never set, or wider: written at creation or not at all, so it is no bound.
+        ("", ""),
+        ("0-1", ""),
+    ],
+)
+def test_memory_nodes_of_what_exists_are_those_that_were_set(bed, in_force, mems):
+    envelope = envelope_of(bed, granted(bed, A="0-3"), mems=in_force, creating=False)
+    assert plain(envelope) == ("own", "0-3", mems, 4096, [], "")
+
+
 def test_without_a_topology_nothing_is_offline_and_memory_stays(bed):
     envelope = envelope_of(bed, granted(bed, A="20-21"), topology=None)
     assert plain(envelope) == ("own", "20-21", "", 2048, [], "")
