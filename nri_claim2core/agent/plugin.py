@@ -181,7 +181,7 @@ class Claim2CorePlugin(Plugin):
         if decision.refusal:
             self._metrics.count("claim2core_creations_refused_total", "decision")
             raise RpcError(Code.FAILED_PRECONDITION, decision.refusal)
-        answer = adjustment(decision.envelope)
+        answer = adjustment(decision.envelope, container)
         spent_ns = time.perf_counter_ns() - started
         self._book.put(make_entry(pod, container, decision, {"CreateContainer": spent_ns}))
         return answer

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from nri_claim2core.model.cpuset import parse_kernel
 from nri_claim2core.model.envelope import Envelope, Ownership
 from nri_claim2core.model.ids import ContainerId, PodUid, SandboxId
 from nri_claim2core.model.records import ContainerRecord, ContainerState, PodRecord
@@ -79,9 +80,13 @@ def cpuset_update(container_id: str, cpus: str) -> api.ContainerUpdate:
     return update
 
 
-def adjustment(envelope: Envelope) -> api.CreateContainerResponse | None:
+def adjustment(
+    envelope: Envelope, container: ContainerRecord
+) -> api.CreateContainerResponse | None:
     """Give the creation reply that confines a container to its envelope, None for "no change".
 
+    Memory nodes that arrived as they have to be are not written again: where they are another
+    plugin's, writing even the same value fails the creation.
     The owner annotation travels with the container through restarts of plugin and runtime.
     """
     if envelope.ownership is not Ownership.OWN or not envelope.cpus:
@@ -89,7 +94,7 @@ def adjustment(envelope: Envelope) -> api.CreateContainerResponse | None:
     response = api.CreateContainerResponse()
     cpu = response.adjust.linux.resources.cpu
     cpu.cpus = str(envelope.cpus)
-    if envelope.mems:
+    if envelope.mems and parse_kernel(container.mems) != envelope.mems:
         cpu.mems = str(envelope.mems)
     if envelope.shares is not None:
         cpu.shares.value = envelope.shares

@@ -9,7 +9,8 @@ import pytest
 from nri_claim2core.agent.decide import Rules
 from nri_claim2core.claims.effects import Effects, RefusalEffect
 from nri_claim2core.model.envelope import Mode
-from nri_claim2core.nri import api
+from nri_claim2core.nri import Plugin, api
+from nri_claim2core.nri.runner import Runner
 from nri_claim2core.nri.runtime import PROFILES
 from tests.agent.world import (
     CLAIM_A,
@@ -85,6 +86,30 @@ def test_a_cpu_request_keeps_its_shares(world):
     with world.runtime() as runtime, world.running(runtime):
         made = create(world, runtime, DEVICE_A, shares=1536)
         assert (cpu(made).cpus, cpu(made).shares.value) == ("2-3", 1536)
+
+
+class MemoryDriver(Plugin):
+    """Writes memory nodes and no CPUs, as the DRA driver for memory does."""
+
+    def create_container(self, request, call):
+        answer = api.CreateContainerResponse()
+        answer.adjust.linux.resources.cpu.mems = "0"
+        return answer
+
+
+def test_memory_nodes_set_by_another_plugin_are_not_written_again(world):
+    with world.runtime() as runtime:
+        driver = Runner(MemoryDriver(), "memory", "00", socket_path=world.socket, environment={})
+        thread = threading.Thread(target=driver.run)
+        thread.start()
+        try:
+            runtime.wait_for_plugins(1)
+            with world.running(runtime):
+                made = create(world, runtime, DEVICE_A)
+                assert (cpu(made).cpus, cpu(made).mems) == ("2-3", "0")
+        finally:
+            driver.stop()
+            thread.join(10)
 
 
 def test_every_update_is_answered_with_the_claims_cpus(world):
