@@ -424,7 +424,14 @@ def make_entry(
     decision: Decision,
     added_ns: Mapping[str, int] = NOTHING_ADDED,
 ) -> Entry:
-    """Give the book's entry for a container and what was decided for it."""
+    """Give the book's entry for a container and what was decided for it.
+
+    A pod author can write a megabyte of claim variables. They are kept only where they may be
+    looked at again (`Decider.at_update`): once ours, and not proven after a restart.
+    """
+    is_linked_again = container.owned and decision.envelope.ownership is Ownership.NONE
+    if container.claim_env and not is_linked_again:
+        container = replace(container, claim_env=())
     return Entry(
         pod=pod,
         container=container,

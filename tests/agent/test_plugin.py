@@ -219,6 +219,12 @@ def test_a_copied_variable_is_refused_where_configured(tmp_path):
         assert "forged" in str(result.error)
 
 
+def test_what_a_pod_author_writes_is_not_kept(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, env=[env_of(CLAIM_A, "0," * (1 << 19))])
+        assert len(repr(world.book.get(made.id))) < 10_000
+
+
 def test_a_start_outside_the_envelope_is_refused(world):
     with world.runtime() as runtime, world.running(runtime):
         made = create(world, runtime, DEVICE_A)
