@@ -153,6 +153,10 @@ class PluginNode:
         entry = self.entry(container)
         return {} if entry is None else {n["claimUid"]: n["verdict"] for n in entry["links"]}
 
+    def metric(self, series: str) -> float:
+        """Value of one of the plugin's metrics."""
+        return self.plugin.metric(series)
+
     def rss_kib(self) -> int:
         """Resident memory of the plugin's process."""
         status = Path(f"/proc/{self.plugin.pid}/status").read_text()
@@ -186,6 +190,12 @@ class PluginNode:
         uid = uid or str(uuid.uuid4())
         self.hold(uid, *claims)
         pod = self.bed.cri.run_pod(name, uid=uid, **options)
+        self._pods.append(pod)
+        return pod
+
+    def pod_without_checkpoint(self, name: str = "stranger") -> Pod:
+        """Run a pod and leave kubelet's checkpoint as it is."""
+        pod = self.bed.cri.run_pod(name)
         self._pods.append(pod)
         return pod
 

@@ -240,7 +240,7 @@ class CriClient:
         image: str,
         command: Sequence[str] = (),
         args: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | Sequence[tuple[str, str]] = (),
         cdi_devices: Sequence[str] = (),
         resources: Resources | None = None,
         labels: Mapping[str, str] | None = None,
@@ -250,8 +250,9 @@ class CriClient:
         """Create a container; without `resources` it is one without a CPU request.
 
         `attempt` is the restart count: a restarted container has the same name and another
-        id. `cdi_devices` are qualified names as kubelet passes them; a device whose spec the
-        runtime has not noticed yet is waited for as kubelet does, by trying again.
+        id. `env` as pairs can name a variable twice. `cdi_devices` are qualified names as
+        kubelet passes them; a device whose spec the runtime has not noticed yet is waited for
+        as kubelet does, by trying again.
         """
         log_path = f"{name}/{attempt}.log"
         (Path(pod.config.log_directory) / name).mkdir(exist_ok=True)
@@ -260,7 +261,10 @@ class CriClient:
             image=pb.ImageSpec(image=image),
             command=command,
             args=args,
-            envs=[pb.KeyValue(key=key, value=value) for key, value in (env or {}).items()],
+            envs=[
+                pb.KeyValue(key=key, value=value)
+                for key, value in (env.items() if isinstance(env, Mapping) else env)
+            ],
             labels={
                 **(labels or {}),
                 "io.kubernetes.container.name": name,

@@ -121,7 +121,18 @@ class PluginProcess:
 
     def registrations(self) -> int:
         """Give how often it has registered since it started."""
-        return int(self._metric(_REGISTERED))
+        return int(self.metric(_REGISTERED))
+
+    def metric(self, series: str) -> float:
+        """Give the value of one series of its metrics, named with its labels.
+
+        Raises: LabError when it has none of that name.
+        """
+        for line in self._get("/metrics").splitlines():
+            name, _, value = line.rpartition(" ")
+            if name == series:
+                return float(value)
+        raise LabError(f"the plugin has no metric {series}")
 
     def wait_registered(self, count: int, deadline_s: float = _READY_DEADLINE_S) -> float:
         """Wait until it has registered `count` times and is connected; gives the seconds.
@@ -129,7 +140,7 @@ class PluginProcess:
         Raises: LabError with its log's tail when that takes longer.
         """
         started = time.monotonic()
-        while self.registrations() < count or self._metric(_CONNECTED) != 1:
+        while self.registrations() < count or self.metric(_CONNECTED) != 1:
             if time.monotonic() - started > deadline_s:
                 raise LabError(f"the plugin did not register again\n{self.log_tail()}")
             time.sleep(_POLL_S)
@@ -166,13 +177,6 @@ class PluginProcess:
             self._process.kill()
             self._process.wait()
         self._process = None
-
-    def _metric(self, series: str) -> float:
-        for line in self._get("/metrics").splitlines():
-            name, _, value = line.rpartition(" ")
-            if name == series:
-                return float(value)
-        raise LabError(f"the plugin has no metric {series}")
 
     def _get(self, path: str) -> str:
         deadline = time.monotonic() + _LISTEN_DEADLINE_S
