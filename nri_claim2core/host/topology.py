@@ -2,7 +2,7 @@
 
 CPUs and memory come and go while we run, and sysfs files have no times that would tell. The
 `TopologyReader` therefore reads the few files that any such change alters each time, and the
-per-node files only when one of those changed.
+per-node files only when one of those changed. Of the live node those few stay open.
 
 A kernel built without NUMA has no node directory: all CPUs are then on node 0, which is what
 cpusets call the only memory there is. Where nothing says which nodes have memory (an old
@@ -15,9 +15,10 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Callable
 from typing import Final
 
-from nri_claim2core.host.files import MALFORMED, host_path, read_kernel_text
+from nri_claim2core.host.files import MALFORMED, SysfsFile, host_path, read_kernel_text
 from nri_claim2core.model.cpuset import CpuSet, parse_kernel
 from nri_claim2core.model.errors import CpuListError, HostError
 from nri_claim2core.model.topology import NodeTopology, NumaNode
@@ -27,6 +28,12 @@ NODE_DIR: Final = "/sys/devices/system/node"
 
 _MEM_TOTAL: Final = re.compile(r"MemTotal:\s+([0-9]+)\s+kB", re.ASCII)
 _NODE: Final = re.compile(r"node([0-9]{1,4})", re.ASCII)
+_WATCHED: Final = (
+    f"{CPU_DIR}/online",
+    f"{CPU_DIR}/isolated",
+    f"{NODE_DIR}/online",
+    f"{NODE_DIR}/has_memory",
+)
 _Texts = tuple[str, str | None, str | None, str | None]
 
 
@@ -36,6 +43,7 @@ class TopologyReader:
     def __init__(self, root: str = "/") -> None:
         self._root = root
         self._kept: tuple[_Texts, NodeTopology] | None = None
+        self._live = {path: SysfsFile(path) for path in _WATCHED} if root == "/" else {}
 
     def read(self) -> NodeTopology:
         """Give the topology as it is now; the same object when nothing changed.
@@ -46,10 +54,10 @@ class TopologyReader:
         cpu, node = host_path(self._root, CPU_DIR), host_path(self._root, NODE_DIR)
         # Compared as texts: a container's creation waits for this, and nothing has changed.
         texts = (
-            read_kernel_text(f"{cpu}/online"),
-            _maybe_text(f"{cpu}/isolated"),
-            _maybe_text(f"{node}/online"),
-            _maybe_text(f"{node}/has_memory"),
+            self._read(f"{cpu}/online"),
+            _maybe_text(f"{cpu}/isolated", self._read),
+            _maybe_text(f"{node}/online", self._read),
+            _maybe_text(f"{node}/has_memory", self._read),
         )
         kept = self._kept
         if kept is not None and kept[0] == texts:
@@ -57,6 +65,10 @@ class TopologyReader:
         topology = _read_rest(cpu, node, texts)
         self._kept = (texts, topology)
         return topology
+
+    def _read(self, path: str) -> str:
+        live = self._live.get(path)
+        return read_kernel_text(path) if live is None else live.read()
 
 
 def read_topology(root: str = "/") -> NodeTopology:
@@ -112,12 +124,12 @@ def _has_memory(path: str) -> bool:
 
 
 def _maybe_list(path: str) -> CpuSet | None:
-    return _maybe_parse(path, _maybe_text(path))
+    return _maybe_parse(path, _maybe_text(path, read_kernel_text))
 
 
-def _maybe_text(path: str) -> str | None:
+def _maybe_text(path: str, read: Callable[[str], str]) -> str | None:
     try:
-        return read_kernel_text(path)
+        return read(path)
     except HostError as error:
         if error.errno in (errno.ENOENT, errno.ENODEV):
             return None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
+from pathlib import Path
 
 import pytest
 
 from nri_claim2core.host.files import (
     SETTLE_NS,
     CachedFile,
+    SysfsFile,
     host_path,
     read_kernel_text,
     read_stable,
@@ -124,3 +127,32 @@ def test_a_removed_file_is_not_remembered(tree):
     with pytest.raises(HostError) as caught:
         file.read()
     assert caught.value.errno == errno.ENOENT
+
+
+def test_a_sysfs_file_stays_open_and_is_always_as_it_is_now():
+    packets = SysfsFile("/sys/class/net/lo/statistics/rx_packets")
+    before = int(packets.read())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.bind(("127.0.0.1", 0))
+        own.sendto(b"one more", own.getsockname())
+        assert own.recv(100) == b"one more"
+    assert int(packets.read()) > before
+
+
+def test_a_sysfs_file_that_is_not_there_is_looked_for_by_its_name(tree):
+    path = tree.root + "/later"
+    file = SysfsFile(path)
+    with pytest.raises(HostError, match="No such file or directory") as caught:
+        file.read()
+    assert (caught.value.path, caught.value.errno) == (path, errno.ENOENT)
+    tree.write("/later", "0-3\n")
+    assert file.read() == "0-3\n"
+
+
+def test_a_sysfs_file_does_not_leave_a_descriptor():
+    path = "/sys/devices/system/cpu/online"
+    file = SysfsFile(path)
+    descriptors = Path("/proc/self/fd")
+    assert path in [os.path.realpath(each) for each in descriptors.iterdir()]
+    del file
+    assert path not in [os.path.realpath(each) for each in descriptors.iterdir()]
