@@ -13,7 +13,7 @@ from typing import Final
 
 from nri_claim2core.agent.book import Entry
 from nri_claim2core.claims.effects import Effects, Outcome, apply_effects
-from nri_claim2core.claims.envelope import RESERVED_NAMESPACES, compute_envelope
+from nri_claim2core.claims.envelope import RESERVED_NAMESPACES, compute_envelope, keep_cpuset
 from nri_claim2core.claims.link import Linker
 from nri_claim2core.claims.ownership import decide_ownership
 from nri_claim2core.claims.predicates import check_foreign, check_own
@@ -127,21 +127,23 @@ class Decider:
 
         Links and owner were decided at creation and are kept; online CPUs and kubelet's
         exclusive CPUs are looked at anew. An envelope never becomes empty by this. Only a
-        container that we once confined and whose claim could not be proven after a restart
-        (a checkpoint caught half-written, say) is linked again.
+        container that `is_unproven` (a checkpoint caught half-written, say) is linked again.
         """
         owner = entry.envelope.ownership
-        if owner is Ownership.NONE and entry.container.owned:
+        if is_unproven(entry.container, entry.links):
             evidence = self._read_evidence()
             links = self._linker(evidence).link(entry.pod, entry.container)
             return self._decide(entry.pod, entry.container, links, evidence, creating=False)
         if owner is not Ownership.OWN:
             return Decision(links=entry.links, envelope=entry.envelope)
         outcome = apply_effects(entry.links, self.rules.effects, creating=False)
+        evidence = self._read_evidence()
         envelope = self._envelope(
-            entry.pod, entry.container, outcome, owner, self._read_evidence(), creating=False
+            entry.pod, entry.container, outcome, owner, evidence, creating=False
         )
-        if not envelope.cpus:
+        kubelet = evidence.cpu_manager
+        if not envelope.cpus or (kubelet is not None and not kubelet.readable):
+            # Kubelet's exclusive CPUs are not gone because their list cannot be read.
             return Decision(links=entry.links, envelope=entry.envelope)
         # What an update writes are CPUs: the memory nodes of the creation stay in force.
         return Decision(links=entry.links, envelope=replace(envelope, mems=entry.envelope.mems))
@@ -203,6 +205,9 @@ class Decider:
             owned=container.owned,
         )
         envelope = self._envelope(pod, container, outcome, ownership, evidence, creating=creating)
+        is_writing = self.rules.mode in (Mode.AUTO, Mode.ENFORCE)
+        if is_writing and not creating and is_unproven(container, links):
+            envelope = keep_cpuset(container, envelope)
         refusal = "" if self.rules.mode is Mode.OBSERVE else envelope.refusal
         return Decision(links=links, envelope=envelope, refusal=refusal)
 
@@ -244,6 +249,11 @@ class Decider:
         if not cpus:
             return ()
         return check_foreign(cpus, envelope.cpus, other_claims(links, others))
+
+
+def is_unproven(container: ContainerRecord, links: Links) -> bool:
+    """Tell whether we once confined a container of whose claims nothing can be proven now."""
+    return container.owned and not links.granted
 
 
 def other_claims(links: Links, others: Others) -> dict[ClaimUid, CpuSet]:

@@ -21,7 +21,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from nri_claim2core.agent.book import Book, Entry
-from nri_claim2core.agent.decide import Decider, Decision, orphan_pod
+from nri_claim2core.agent.decide import Decider, Decision, is_unproven, orphan_pod
 from nri_claim2core.agent.guard import unclaimed_go_on
 from nri_claim2core.agent.metrics import Metrics
 from nri_claim2core.agent.readback import ReadBack
@@ -429,8 +429,7 @@ def make_entry(
     A pod author can write a megabyte of claim variables. They are kept only where they may be
     looked at again (`Decider.at_update`): once ours, and not proven after a restart.
     """
-    is_linked_again = container.owned and decision.envelope.ownership is Ownership.NONE
-    if container.claim_env and not is_linked_again:
+    if container.claim_env and not is_unproven(container, decision.links):
         container = replace(container, claim_env=())
     return Entry(
         pod=pod,

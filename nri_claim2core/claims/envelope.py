@@ -104,6 +104,27 @@ def compute_envelope(
     )
 
 
+def keep_cpuset(container: ContainerRecord, envelope: Envelope) -> Envelope:
+    """Give the envelope of a running container that is ours and holds no claim any more.
+
+    It keeps the CPUs that it has: the claim's end frees nobody to move it. `envelope` is what
+    stands where there are none.
+    """
+    try:
+        cpus = parse_kernel(container.cpus)
+    except CpuListError:
+        return envelope
+    if not cpus or envelope.ownership is not Ownership.NONE:
+        return envelope
+    return Envelope(
+        ownership=Ownership.OWN,
+        cpus=cpus,
+        mems=CpuSet(),
+        reason=f"{envelope.reason}; it keeps the CPUs it has",
+        findings=envelope.findings,
+    )
+
+
 def _online_part(kubelet_entry: CpuSet | None, topology: NodeTopology | None) -> CpuSet:
     if kubelet_entry is None:
         return CpuSet()

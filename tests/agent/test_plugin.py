@@ -149,6 +149,21 @@ def test_kubelets_exclusive_cpus_join_the_envelope(world):
         assert cpu(runtime.container(made.id)).cpus == "2-3,6-7"
 
 
+def test_kubelets_exclusive_cpus_are_not_gone_while_its_state_cannot_be_read(world):
+    state = "/var/lib/kubelet/cpu_manager_state"
+    world.tree.write(
+        state,
+        '{"policyName":"static","defaultCpuSet":"0-5",'
+        f'"entries":{{"{POD}":{{"main":"6-7"}}}},"checksum":0}}',
+    )
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A, cpus="6-7", shares=2048)
+        runtime.start_container(made.id)
+        world.tree.write(state, '{"policyName":"sta')
+        runtime.update_cpuset(made.id, "6-7")
+        assert cpu(runtime.container(made.id)).cpus == "2-3,6-7"
+
+
 def test_a_cpuset_set_by_somebody_else_is_left_alone(world):
     with world.runtime() as runtime, world.running(runtime):
         made = create(world, runtime, DEVICE_A, cpus="2-3,6")
@@ -277,6 +292,23 @@ def test_a_restart_of_the_plugin_restores_what_is_valid(world):
             }
 
 
+def test_a_claim_that_is_proven_again_governs_its_container_again(world):
+    with world.runtime() as runtime:
+        with world.running(runtime):
+            made = create(world, runtime, DEVICE_A)
+            runtime.start_container(made.id)
+        runtime.update_cpuset(made.id, "0-7")
+        spec = world.tree.path(f"/var/run/cdi/dra.k8s.io-cpu_claim-{CLAIM_A}.json")
+        spec.rename(f"{spec}.away")
+        with world.running(runtime):
+            # Nothing is known but where it runs.
+            assert runtime.update_cpuset(made.id, "1").ok
+            assert cpu(runtime.container(made.id)).cpus == "0-7"
+            spec.with_name(f"{spec.name}.away").rename(spec)
+            assert runtime.update_cpuset(made.id, "1").ok
+            assert cpu(runtime.container(made.id)).cpus == "2-3"
+
+
 def test_memory_nodes_that_were_never_set_are_no_bound(world):
     with world.runtime() as runtime:
         late = create(world, runtime, DEVICE_A, name="late")
@@ -311,6 +343,8 @@ def test_a_claim_gone_while_we_were_away_governs_nothing_new(world):
             assert cpu(runtime.container(made.id)).cpus == "2-3"
             [link] = world.book.get(made.id).links.links
             assert link.verdict.value == "stale"
+            assert runtime.update_cpuset(made.id, "0-7").ok
+            assert cpu(runtime.container(made.id)).cpus == "2-3"
             # A new container with the same variable gets nothing of it.
             fresh = create(world, runtime, env=[ENV_A], name="fresh")
             assert cpu(fresh).cpus == ""
