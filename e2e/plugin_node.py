@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,8 @@ from typing import Any, Self
 
 import pytest
 
+from e2e.peers.go_runtime import peer_binary
+from e2e.peers.need import need_go_peers
 from nri_claim2core.lab import node as labnode
 from nri_claim2core.lab.containerd import Containerd
 from nri_claim2core.lab.cri import ContainerRef, Pod, Resources
@@ -161,6 +164,29 @@ class PluginNode:
         """Resident memory of the plugin's process."""
         status = Path(f"/proc/{self.plugin.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0])
+
+    @contextmanager
+    def peer(self, index: str, cpus: str) -> Iterator[None]:
+        """A second plugin, on the Go stub, that sets the cpuset of claiming containers."""
+        need_go_peers()
+        log = self.bed.paths.log_file
+        since = log.stat().st_size
+        command = [
+            str(peer_binary("minimal")),
+            f"-socket={self.bed.paths.nri_socket}",
+            f"-idx={index}",
+            "-name=go",
+            f"-cpus={cpus}",
+            # Events that every runtime knows; the stub itself trims nothing.
+            f"-mask={0x7FF}",
+        ]
+        with subprocess.Popen(command) as process:
+            try:
+                said = f'plugin \\"{index}-go\\" connected and synchronized'.encode()
+                wait_until(lambda: said in log.read_bytes()[since:], "registration of the peer")
+                yield
+            finally:
+                process.kill()
 
     # -- driver and kubelet ---------------------------------------------------------------
 
