@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nri_claim2core.agent.book import Entry
+from nri_claim2core.claims.codes_table import CODES, SEVERITIES
 from nri_claim2core.claims.effects import Effects, Outcome, apply_effects
 from nri_claim2core.claims.envelope import RESERVED_NAMESPACES, compute_envelope, keep_cpuset
 from nri_claim2core.claims.link import Linker
@@ -54,6 +55,13 @@ class Decision:
     def findings(self) -> tuple[Finding, ...]:
         """Everything found, about links first."""
         return (*self.links.findings, *self.envelope.findings)
+
+    @property
+    def severity(self) -> str:
+        """The worst severity among links and findings; "" when there is nothing to say."""
+        found = {each.severity for each in self.findings}
+        found |= {CODES[link.code].severity for link in self.links.links if link.code}
+        return next((each for each in SEVERITIES if each in found), "")
 
 
 Others = Callable[[], Sequence[Entry]]

@@ -32,7 +32,6 @@ from nri_claim2core.agent.readback import ReadBack
 from nri_claim2core.agent.records import container_record, pod_record
 from nri_claim2core.agent.role import evidence_reader_of, rules_of
 from nri_claim2core.agent.runtimes import is_known, reports_cdi_devices
-from nri_claim2core.claims.codes_table import CODES
 from nri_claim2core.host.cgroups import CgroupReader
 from nri_claim2core.model.claim import Finding
 from nri_claim2core.model.errors import UsageError
@@ -83,8 +82,7 @@ class Explanation:
     @property
     def has_error(self) -> bool:
         """Whether it would be refused, or a link or finding is of severity error."""
-        severities = [each.severity for each in (*self.findings, *self.violations)]
-        severities += [CODES[link.code].severity for link in self.decision.links.links if link.code]
+        severities = [self.decision.severity, *(each.severity for each in self.violations)]
         return bool(self.decision.refusal) or "error" in severities
 
     def fields(self) -> dict[str, Any]:

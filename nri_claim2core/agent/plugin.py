@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -43,6 +44,13 @@ from nri_claim2core.nri.plugin import implemented_events, mask_of
 log = logging.getLogger(__name__)
 
 NOTHING_ADDED: Final[Mapping[str, int]] = MappingProxyType({})
+
+_LEVELS: Final = {
+    "error": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+    "": logging.INFO,
+}
 
 _VALIDATION: Final = EVENT_OF_RPC["ValidateContainerAdjustment"].mask
 
@@ -119,6 +127,9 @@ class Claim2CorePlugin(Plugin):
             pod = pods_by_id.get(container.sandbox_id) or orphan_pod(container)
             entries.append(make_entry(pod, container, decision))
         self._book.rebuild(pods_by_id.values(), entries)
+        verdicts = Counter(link.verdict.value for entry in entries for link in entry.links.links)
+        for verdict, number in verdicts.items():
+            self._metrics.count("claim2core_claim_verdicts_total", verdict, by=number)
         updates = []
         for entry in entries:
             envelope = entry.envelope
@@ -231,7 +242,7 @@ class Claim2CorePlugin(Plugin):
         """Re-assert the cpuset of a container that is ours, whatever the request asks for."""
         started = time.perf_counter_ns()
         container_id = ContainerId(request.container.id)
-        entry = self._book.get(container_id) or self._adopt(request.pod, request.container)
+        entry = self._book.get(container_id) or self._adopt(request.pod, request.container, call)
         if not entry.links.links:
             return None
         asked = request.linux_resources.cpu.cpus
@@ -335,16 +346,23 @@ class Claim2CorePlugin(Plugin):
         )
 
     def verify_all(self) -> None:
-        """Read back every claiming container once. Blocking: host reads, two files each."""
+        """Say what is wrong with the containers that were found, and read all of them back.
+
+        For the time after Synchronize was answered. Blocking: host reads, two files each.
+        """
         for entry in self._book.claiming():
+            decision = Decision(links=entry.links, envelope=entry.envelope)
+            if _LEVELS[decision.severity] > logging.INFO:
+                _log_decision(entry.pod, entry.container, decision, "")
             if entry.envelope.ownership is not Ownership.NONE:
                 self._read_back(entry, "Synchronize")
 
-    def _adopt(self, pod: api.PodSandbox, container: api.Container) -> Entry:
+    def _adopt(self, pod: api.PodSandbox, container: api.Container, call: Call) -> Entry:
         # An event for a container never seen: it was created while we registered.
         record = pod_record(pod)
         made = container_record(container, cdi_reported=self._cdi_reported)
         [(_, decision)] = self.decider.at_synchronize({record.sandbox_id: record}, [made])
+        self._report(record, made, decision, call)
         entry = make_entry(record, made, decision)
         self._book.put(entry)
         return entry
@@ -378,7 +396,7 @@ class Claim2CorePlugin(Plugin):
             self._metrics.count("claim2core_envelope_violations_total")
         for violation in violations:
             log.log(
-                logging.ERROR if violation.severity == "error" else logging.WARNING,
+                _LEVELS[violation.severity],
                 "cpuset read back",
                 extra={
                     "container": entry.container.id,
@@ -444,7 +462,7 @@ def _log_decision(pod: PodRecord, container: ContainerRecord, decision: Decision
     links, envelope = decision.links, decision.envelope
     problems = [link for link in links.links if link.code]
     log.log(
-        logging.WARNING if problems or decision.refusal else logging.INFO,
+        max(_LEVELS[decision.severity], logging.WARNING if decision.refusal else logging.INFO),
         "container refused" if decision.refusal else "container linked",
         extra={
             "op": op,
@@ -457,7 +475,7 @@ def _log_decision(pod: PodRecord, container: ContainerRecord, decision: Decision
             "ownership": envelope.ownership.value,
             "findings": [
                 *(f"{link.code}: {link.reason}" for link in problems),
-                *(f"{f.code}: {f.message}" for f in (*links.findings, *envelope.findings)),
+                *(f"{f.code}: {f.message}" for f in decision.findings),
             ],
         },
     )

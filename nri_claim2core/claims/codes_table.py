@@ -23,6 +23,9 @@ class Code:
     hint: str
 
 
+SEVERITIES: Final = ("error", "warning", "info")
+"""Worst first: an operator must act; degraded but safe; good to know."""
+
 CODES: Final[Mapping[str, Code]] = {
     # Verdicts.
     "C2C-CLAIM-01": Code(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
@@ -183,6 +184,36 @@ def test_somebody_elses_cpuset_on_another_claim_is_reported(world):
         [finding] = world.book.get(made.id).envelope.findings
         assert finding.code == "C2C-ENV-14"
         assert CLAIM_B in finding.message
+
+
+@pytest.mark.parametrize(
+    ("cpus", "level"), [("2-4", "ERROR"), ("2-3,6", "INFO")], ids=["on B's CPUs", "apart"]
+)
+def test_a_decision_is_logged_as_severe_as_what_was_found(world, caplog, cpus, level):
+    caplog.set_level(logging.INFO)
+    world.hold({CLAIM_A: [POD], CLAIM_B: [OTHER_POD]})
+    with world.runtime() as runtime, world.running(runtime):
+        other = world.container(DEVICE_B, env=[ENV_B], pod=OTHER_POD)
+        assert runtime.create_container(world.pod(OTHER_POD), other).ok
+        made = create(world, runtime, DEVICE_A, cpus=cpus)
+    [linked] = [r for r in caplog.records if getattr(r, "container", "") == made.id]
+    assert (linked.message, linked.levelname) == ("container linked", level)
+
+
+def test_what_was_found_at_a_restart_is_said_and_counted(world, caplog):
+    world.hold({CLAIM_A: [POD]})
+    with world.runtime() as runtime:
+        kept = create(world, runtime, DEVICE_A)
+        forged = create(world, runtime, env=[ENV_B])
+        for each in (kept, forged):
+            runtime.start_container(each.id)
+        with world.running(runtime):
+            for verdict in ("verified", "forged"):
+                assert world.metrics.value("claim2core_claim_verdicts_total", verdict) == 1
+            world.plugin.verify_all()
+    [said] = [r for r in caplog.records if r.message == "container linked"]
+    assert (said.container, said.levelname) == (forged.id, "WARNING")
+    assert CLAIM_B in said.claims
 
 
 def test_a_foreign_violation_is_refused_where_configured(tmp_path):
