@@ -110,6 +110,7 @@ KUBERNETES_VALID = [
     ("007", {7}),
     ("8191", {8191}),
     ("0" * 50 + "1", {1}),
+    ("0" * (MAX_LIST_BYTES - 1) + "1", {1}),
 ]
 
 KUBERNETES_INVALID = [
@@ -121,7 +122,7 @@ KUBERNETES_INVALID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "members"), KUBERNETES_VALID)
+@pytest.mark.parametrize(("text", "members"), KUBERNETES_VALID, ids=lambda v: ascii(v)[:20])
 def test_kubernetes_lists(text, members):
     assert set(parse_kubernetes(text)) == members
 
@@ -293,6 +294,7 @@ HEX = [
     ("00000001,00000000", {32}),
     ("1,00000000,00000005", {0, 2, 64}),
     ("0x8", {3}),
+    ("100000000", {32}),
 ]
 
 
