@@ -294,6 +294,7 @@ class Session:
                     self._note(event)
                 elif not self._handle(event):
                     return False
+                del event  # a part of Synchronize has megabytes, the next event may be far
             try:
                 size = receive_into(buffer)
             except OSError as error:
