@@ -8,16 +8,13 @@ the predicate of the container's owner (INV-ENVELOPE).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from nri_claim2core.agent.book import Entry, Observed
 from nri_claim2core.agent.decide import Decider, Others
+from nri_claim2core.claims.codes_table import finding
 from nri_claim2core.host.cgroups import NOT_FOUND, CgroupReader
 from nri_claim2core.model.claim import Finding
 from nri_claim2core.model.errors import HostError
-
-UNREADABLE: Final = "C2C-ENV-20"
-"""Finding: the effective cpuset could not be read, so nothing is known about it."""
 
 
 class ReadBack:
@@ -39,15 +36,10 @@ class ReadBack:
             cgroup = self._cgroups.locate(container.cgroups_path, container.pid)
             effective = self._cgroups.read_effective(cgroup.leaf)
         except HostError as error:
-            if error.code == NOT_FOUND:
+            # Before the start its init waits in the cgroup: then we look in the wrong place.
+            if error.code == NOT_FOUND and event != "StartContainer":
                 return None, (), "gone"
-            finding = Finding(
-                code=UNREADABLE,
-                severity="warning",
-                message=f"the effective cpuset could not be read: {error.message}",
-                hint=error.hint or "the plugin needs to see the host's cgroup file system",
-            )
-            return None, (finding,), "unreadable"
+            return None, (finding("C2C-ENV-20", str(error)),), "unreadable"
         observed = Observed(cpus=effective.cpus, mems=effective.mems, when=event)
         findings = self._decider().judge(entry, effective.cpus, effective.mems, others)
         return observed, findings, "outside" if findings else "inside"

@@ -205,6 +205,11 @@ CODES: Final[Mapping[str, Code]] = {
         "the plugin that writes this cpuset lets the container onto CPUs of other claims",
         "reserve the claimed CPUs in that plugin's configuration",
     ),
+    "C2C-ENV-20": Code(
+        "warning",
+        "the effective cpuset cannot be read, so nothing is known about it",
+        "the plugin needs to see the host's cgroup file system and processes",
+    ),
 }
 
 

@@ -281,6 +281,17 @@ def test_a_start_outside_the_envelope_is_refused(world):
         assert world.metrics.value("claim2core_envelope_violations_total") == 1
 
 
+def test_a_cgroup_that_is_not_found_before_the_start_is_reported(world, caplog):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        assert runtime.start_container(made.id).ok
+    [said] = [r for r in caplog.records if r.message == "cpuset read back"]
+    assert (said.levelname, said.code, said.event) == ("WARNING", "C2C-ENV-20", "StartContainer")
+    # After the start it may have ended already.
+    assert world.metrics.value("claim2core_readbacks_total", "unreadable") == 1
+    assert world.metrics.value("claim2core_readbacks_total", "gone") == 1
+
+
 def test_a_narrower_parent_is_reported_and_starts(world):
     with world.runtime() as runtime, world.running(runtime):
         made = create(world, runtime, DEVICE_A)
