@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_claim2core.claims.effects import Outcome
-from nri_claim2core.claims.envelope import compute_envelope
+from nri_claim2core.claims.envelope import compute_envelope, keep_cpuset
 from nri_claim2core.model.claim import ClaimLink, Verdict
 from nri_claim2core.model.cpuset import CpuSet
 from nri_claim2core.model.envelope import Ownership
@@ -192,6 +192,23 @@ def test_a_container_that_opted_out_is_left_alone_by_name(bed):
     ignored = envelope_of(bed, granted(bed, A="0-1"), pod=bad)
     assert plain(ignored)[1] == "0-1"
     assert plain(ignored)[4] == ["C2C-ENV-02"]
+
+
+@pytest.mark.parametrize(
+    ("has", "cpus", "ownership"),
+    [("0-3", "0-3", "own"), ("3,2", "2-3", "own"), ("", "", "none"), ("x", "", "none")],
+)
+def test_a_running_container_without_a_claim_any_more_keeps_the_cpus_it_has(
+    bed, has, cpus, ownership
+):
+    nothing = envelope_of(bed, Outcome(), creating=False)
+    kept = keep_cpuset(bed.container(cpus=has), nothing)
+    assert plain(kept) == (ownership, cpus, "", None, [], "")
+
+
+def test_a_claim_that_holds_is_not_replaced_by_the_cpus_in_force(bed):
+    held = envelope_of(bed, granted(bed, A="0-1"), creating=False)
+    assert keep_cpuset(bed.container(cpus="4-7"), held) == held
 
 
 small_sets = st.frozensets(st.integers(0, 20), max_size=6)
