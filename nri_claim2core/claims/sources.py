@@ -174,6 +174,9 @@ def _checkpoint(
     if claim is None:
         return Held.UNKNOWN_CLAIM, Answer.DENIES, f"{CHECKPOINT} has no claim of this UID"
     name = f"{CHECKPOINT} has claim {claim.namespace}/{claim.name}"
+    if not pod_uid:
+        # Its sandbox was not listed, or not described: no proof that it is another pod.
+        return Held.UNAVAILABLE, Answer.UNAVAILABLE, f"{name}, but the container's pod is unknown"
     if pod_uid not in claim.pod_uids:
         return (
             Held.BY_OTHERS,

@@ -93,6 +93,13 @@ def test_a_static_pods_uid_is_no_claim_holder(bed):
     assert answer.state is Held.BY_OTHERS
 
 
+def test_a_pod_that_is_not_known_is_no_proof_of_forgery(bed):
+    kubelet = bed.checkpoint(bed.held(bed.A))
+    assert ask_checkpoint(kubelet, bed.A, "").state is Held.UNAVAILABLE
+    # What kubelet does not know it does not know for any pod.
+    assert ask_checkpoint(kubelet, bed.B, "").state is Held.UNKNOWN_CLAIM
+
+
 @pytest.mark.parametrize(
     ("value", "spec", "state", "detail"),
     [
