@@ -286,9 +286,7 @@ class PluginNode:
 
     def kernel(self, container: Workload | ContainerRef) -> Kernel:
         """Ask the kernel where a running container may run."""
-        view = look_at(self.pid(container))
-        assert view.thread_cpus == view.cgroup_cpus
-        return Kernel(cpus=frozenset(view.cgroup_cpus), mems=frozenset(view.cgroup_mems))
+        return kernel_view(self.pid(container))
 
     def limits(self, container: Workload | ContainerRef) -> Limits:
         """Ask the kernel how much a running container may run; skips without cgroup v1."""
@@ -309,6 +307,10 @@ class PluginNode:
 
     def clear(self) -> None:
         """Remove what a test left and go back to the default configuration."""
+        try:
+            self.bed.pid  # noqa: B018 - raises when containerd does not run
+        except LabError:
+            self.bed.start()
         for pod in reversed(self._pods):
             with suppress(CriError):
                 self.bed.cri.remove_pod(pod)
@@ -332,6 +334,13 @@ class PluginNode:
 
     def _made(self) -> PluginProcess:
         return PluginProcess(self.directory, self.config)
+
+
+def kernel_view(pid: int) -> Kernel:
+    """Ask the kernel where a process may run; all its threads may run in the same places."""
+    view = look_at(pid)
+    assert view.thread_cpus == view.cgroup_cpus
+    return Kernel(cpus=frozenset(view.cgroup_cpus), mems=frozenset(view.cgroup_mems))
 
 
 def cpu_limits(pid: int) -> Limits:
