@@ -164,7 +164,9 @@ class Decider:
         if envelope.ownership is Ownership.OWN:
             return check_own(cpus, envelope, mems)
         if envelope.ownership is Ownership.FOREIGN:
-            return check_foreign(cpus, envelope.cpus, other_claims(entry.links, others))
+            return check_foreign(
+                cpus, envelope.cpus, other_claims(entry.links, others, self.rules.effects)
+            )
         return ()
 
     def validate(self, entry: Entry, final_cpus: str, others: Others) -> str:
@@ -256,7 +258,7 @@ class Decider:
         cpus = cpus or evidence.online or CpuSet()
         if not cpus:
             return ()
-        return check_foreign(cpus, envelope.cpus, other_claims(links, others))
+        return check_foreign(cpus, envelope.cpus, other_claims(links, others, self.rules.effects))
 
 
 def is_unproven(container: ContainerRecord, links: Links) -> bool:
@@ -264,15 +266,18 @@ def is_unproven(container: ContainerRecord, links: Links) -> bool:
     return container.owned and not links.granted
 
 
-def other_claims(links: Links, others: Others) -> dict[ClaimUid, CpuSet]:
-    """Give the CPUs of every claim in force that the container itself does not hold."""
-    own = {link.claim_uid for link in links.links}
+def other_claims(links: Links, others: Others, effects: Effects) -> dict[ClaimUid, CpuSet]:
+    """Give the CPUs of every claim in force that the container itself does not hold.
+
+    Naming a claim in the environment is not holding it: a forged link hides nobody's CPUs.
+    """
+    own = {link.claim_uid for link in links.links if effects.grants(link)}
     return {
         link.claim_uid: link.cpus
         for entry in others()
         if entry.envelope.ownership is not Ownership.NONE
         for link in entry.links.links
-        if link.cpus and link.claim_uid not in own and link.verdict is not Verdict.STALE
+        if link.cpus and link.claim_uid not in own and effects.grants(link)
     }
 
 

@@ -216,6 +216,17 @@ def test_what_was_found_at_a_restart_is_said_and_counted(world, caplog):
     assert CLAIM_B in said.claims
 
 
+def test_naming_a_claim_does_not_make_its_cpus_ones_own(world):
+    world.hold({CLAIM_A: [POD], CLAIM_B: [OTHER_POD]})
+    with world.runtime() as runtime, world.running(runtime):
+        other = world.container(DEVICE_B, env=[ENV_B], pod=OTHER_POD)
+        assert runtime.create_container(world.pod(OTHER_POD), other).ok
+        # Holds A and only names B, whose CPUs are among those another plugin gave it.
+        made = create(world, runtime, DEVICE_A, env=[ENV_A, ENV_B], cpus="2-4")
+        codes = [f.code for f in world.book.get(made.id).envelope.findings]
+        assert codes == ["C2C-ENV-14"]
+
+
 def test_a_foreign_violation_is_refused_where_configured(tmp_path):
     world = World(tmp_path, rules=Rules(rejects_foreign_violation=True))
     with world.runtime() as runtime, world.running(runtime):
