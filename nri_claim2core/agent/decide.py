@@ -19,7 +19,7 @@ from nri_claim2core.claims.link import Linker
 from nri_claim2core.claims.ownership import decide_ownership
 from nri_claim2core.claims.predicates import check_foreign, check_own
 from nri_claim2core.claims.specs import ClaimSpecs
-from nri_claim2core.model.claim import Finding, Links, Verdict
+from nri_claim2core.model.claim import Finding, Links
 from nri_claim2core.model.cpuset import CpuSet, parse_kernel
 from nri_claim2core.model.envelope import Envelope, Mode, Ownership
 from nri_claim2core.model.errors import CpuListError
