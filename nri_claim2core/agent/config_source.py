@@ -121,9 +121,8 @@ class ConfigSource:
 
     @property
     def current(self) -> Loaded:
-        """What is in force: the defaults until the first `load`."""
-        with self._lock:
-            return self._current
+        """What is in force: the defaults until the first `load`. Never waits for a load."""
+        return self._current
 
     def load(self) -> Loaded:
         """Read all layers and put them in force.

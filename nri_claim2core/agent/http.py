@@ -164,7 +164,10 @@ class HttpServer:
                 continue
             with self._lock:
                 if len(self._connections) >= MAX_CONNECTIONS:
-                    _drop(min(self._connections, key=self._connections.__getitem__))
+                    oldest = min(self._connections, key=self._connections.__getitem__)
+                    # Out of the count at once: its thread may take a while to notice.
+                    del self._connections[oldest]
+                    _drop(oldest)
                 self._connections[connection] = time.monotonic()
             threading.Thread(
                 target=self._serve, args=(connection,), name="http-request", daemon=True

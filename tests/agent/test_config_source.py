@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from nri_claim2core.agent import config_source
 from nri_claim2core.agent.config import Config
-from nri_claim2core.agent.config_problem import ConfigProblems, Rule
+from nri_claim2core.agent.config_load import Settings
+from nri_claim2core.agent.config_problem import ConfigProblems, Problem, Rule
 from nri_claim2core.agent.config_source import ConfigSource, diff
 from nri_claim2core.model.envelope import Mode
 
@@ -269,3 +272,32 @@ def test_a_node_without_files_does_not_load_a_yaml_parser() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_what_is_in_force_can_be_read_while_files_are(
+    main_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main_file.write_text("mode: verify\n")
+    source = ConfigSource(main_file)
+    source.load()
+    reading, go_on = threading.Event(), threading.Event()
+    real = config_source.read_file
+
+    def hanging(path: Path) -> tuple[Settings, list[Problem]]:
+        reading.set()
+        assert go_on.wait(10)
+        return real(path)
+
+    monkeypatch.setattr(config_source, "read_file", hanging)
+    reload = threading.Thread(target=source.reload)
+    reload.start()
+    found: list[Mode] = []
+    try:
+        assert reading.wait(10)
+        reader = threading.Thread(target=lambda: found.append(source.current.config.mode))
+        reader.start()
+        reader.join(5)
+        assert found == [Mode.VERIFY]
+    finally:
+        go_on.set()
+        reload.join(10)

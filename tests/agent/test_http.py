@@ -6,6 +6,7 @@ import contextlib
 import errno
 import http.client
 import logging
+import queue
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,6 +107,23 @@ def test_what_is_not_a_request_is_told_so(server: HttpServer, data: bytes, statu
 
 def test_a_client_that_leaves_early_gets_nothing(server: HttpServer) -> None:
     assert raw(server, b"GET /echo HTTP/1.1\r\n") == b""
+
+
+def test_a_burst_of_connections_is_bounded_though_threads_are_slow_to_end(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Threads that never notice that their connection was dropped.
+    served: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+    monkeypatch.setattr(HttpServer, "_serve", lambda _self, connection: served.put(connection))
+    address = ("127.0.0.1", server.port)
+    clients = [socket.create_connection(address, 10) for _ in range(2 * MAX_CONNECTIONS + 1)]
+    try:
+        for dropped in clients[: MAX_CONNECTIONS + 1]:
+            assert dropped.recv(1) == b""
+    finally:
+        for client in clients:
+            served.get(timeout=10).close()
+            client.close()
 
 
 def test_idle_connections_cannot_keep_a_probe_out(
