@@ -117,7 +117,7 @@ class PluginOptions(Struct, frozen=True, kw_only=True, rename="camel"):
         Duration,
         _about(
             "How long to wait for the runtime to take the registration before trying again.",
-            applies=Applies.REGISTRATION,
+            applies=Applies.START,
             late=False,
         ),
     ] = Duration(5000)
@@ -126,7 +126,8 @@ class PluginOptions(Struct, frozen=True, kw_only=True, rename="camel"):
         _about(
             "Time for one request, after which it is answered without its handler: refused if"
             " the container had evidence of a claim, left unchanged if not. auto = a quarter"
-            " of the runtime's request timeout, 500ms at most.",
+            " of the runtime's request timeout, 500ms at most. A duration is cut to three quarters"
+            " of it.",
             applies=Applies.REGISTRATION,
         ),
     ] = HandlerDeadline()
@@ -185,7 +186,10 @@ class KubeletOptions(Struct, frozen=True, kw_only=True, rename="camel"):
 
     root: Annotated[
         AbsolutePath,
-        _about("The kubelet's --root-dir; its DRA checkpoint is read.", expects="an absolute path"),
+        _about(
+            "The kubelet's --root-dir; its DRA checkpoint and CPU manager state are read.",
+            expects="an absolute path",
+        ),
     ] = "/var/lib/kubelet"
 
 
@@ -229,7 +233,8 @@ class Config(Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[NamespaceName, ...],
         Meta(max_length=MAX_LIST_ITEMS),
         _about(
-            "Namespaces of node services: their containers keep the reserved CPUs.",
+            "Namespaces of node services: their claiming containers keep the memory nodes that"
+            " they came with.",
             expects="a namespace name",
         ),
     ] = ("kube-system",)
