@@ -60,6 +60,7 @@ class Watchdog:
                 continue
             rest = call.deadline - time.monotonic()
             if rest > 0:
+                del call  # with its request, which may be a whole node's state
                 with contextlib.suppress(queue.Empty):
                     self._wakeups.get(timeout=rest)
             else:

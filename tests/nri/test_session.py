@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import queue
 import socket
 import struct
 import threading
+import time
 
 import pytest
 
 from nri_claim2core.model.errors import Claim2CoreError
-from nri_claim2core.nri import Cancelled, Code, Plugin, RpcError
+from nri_claim2core.nri import Call, Cancelled, Code, Plugin, RpcError
 from nri_claim2core.nri import nri_pb2 as api
 from nri_claim2core.nri.connection import RequestReceived, ResponseReceived
 from nri_claim2core.nri.errors import (
@@ -23,6 +25,7 @@ from nri_claim2core.nri.errors import (
 )
 from nri_claim2core.nri.events_table import PLUGIN_SERVICE
 from nri_claim2core.nri.session import MAX_STUCK_HANDLERS, default_handler_deadline
+from nri_claim2core.nri.watchdog import Watchdog
 from tests.nri.helpers import GIVE_UP_S, raw_message, running
 
 POD = api.PodSandbox(id="p")
@@ -573,6 +576,46 @@ def test_an_action_afterwards_that_hangs_or_raises_does_not_stop_events(caplog):
         assert run.session.nr_stuck == 0
         assert run.peer.call("StopContainer", stop()).status == 0
     assert caplog.text.count("ValueError: of an action") == 1
+
+
+def test_nothing_of_a_request_is_kept_once_it_was_answered():
+    with running(Quick(), handler_deadline=lambda _: GIVE_UP_S) as run:
+        run.peer.set_up()
+        run.peer.call("CreateContainer", create("kept"), timeout_ns=0)
+        give_up_s = time.monotonic() + GIVE_UP_S
+        while left := [
+            each
+            for each in gc.get_objects()
+            if (type(each) is Call and each.request == create("kept"))
+            or (type(each) is RequestReceived and b"kept" in each.payload)
+        ]:
+            # The reader may still be on its way to the next receive.
+            assert time.monotonic() < give_up_s, left
+
+
+def test_the_watchdog_does_not_keep_the_call_it_sleeps_for():
+    watchdog = Watchdog(lambda _: None)
+    left = []
+
+    class Sleep:
+        """What the watchdog sleeps on; meanwhile its call is answered."""
+
+        def get(self, timeout):
+            assert timeout > 0
+            watchdog.current = None
+            left.extend(each for each in gc.get_objects() if isinstance(each, Mine))
+            watchdog.stop()
+
+        def put(self, _):
+            pass
+
+    class Mine(Call):
+        pass
+
+    watchdog._wakeups = Sleep()
+    watchdog.current = Mine("CreateContainer", create(), 0, float("inf"))
+    watchdog._run()
+    assert left == []
 
 
 def test_the_callers_own_limit_is_kept_too():
