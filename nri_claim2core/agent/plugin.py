@@ -224,7 +224,8 @@ class Claim2CorePlugin(Plugin):
         outside = [v for v in violations if v.severity == "error"]
         self._note(entry.container.id, "StartContainer", started)
         if outside and entry.envelope.ownership is Ownership.OWN:
-            raise RpcError(Code.FAILED_PRECONDITION, f"start refused: {outside[0].message}")
+            why = f"start refused: {outside[0].code}: {outside[0].message}"
+            raise RpcError(Code.FAILED_PRECONDITION, why)
         return None
 
     def post_start_container(

@@ -288,7 +288,7 @@ def test_a_start_outside_the_envelope_is_refused(world):
         world.kernel_says(made.id, "0-7")
         result = runtime.start_container(made.id)
         assert "start refused" in str(result.error)
-        assert "C2C-ENV-10" not in str(result.error) or "0-1,4-7" in str(result.error)
+        assert "C2C-ENV-10: effective 0-7 has 0-1,4-7 beyond 2-3" in str(result.error)
         assert world.metrics.value("claim2core_envelope_violations_total") == 1
 
 
