@@ -43,6 +43,9 @@ from nri_claim2core.nri.plugin import implemented_events, mask_of
 
 log = logging.getLogger(__name__)
 
+KEPT_ENV_CHARACTERS: Final = 1024
+"""Of claim variables that are remembered as a matter of course: those of ten claims."""
+
 NOTHING_ADDED: Final[Mapping[str, int]] = MappingProxyType({})
 
 _LEVELS: Final = {
@@ -445,10 +448,11 @@ def make_entry(
 ) -> Entry:
     """Give the book's entry for a container and what was decided for it.
 
-    A pod author can write a megabyte of claim variables. They are kept only where they may be
-    looked at again (`Decider.at_update`): once ours, and not proven after a restart.
+    A pod author can write a megabyte of claim variables. So many are kept only where they may
+    be looked at again (`Decider.at_update`): once ours, and not proven after a restart.
     """
-    if container.claim_env and not is_unproven(container, decision.links):
+    length = sum(map(len, container.claim_env))
+    if length > KEPT_ENV_CHARACTERS and not is_unproven(container, decision.links):
         container = replace(container, claim_env=())
     return Entry(
         pod=pod,
