@@ -1,13 +1,14 @@
 """Notices that a handler runs past its deadline, at no cost to handlers that do not.
 
-To arm is one store. The watching thread is woken only if it sleeps without a deadline; while
-events come in quick succession it sleeps through to the deadline of the first and looks then
-at what is current.
+To arm is one store and one comparison. The watching thread is woken only if it would sleep
+longer than the call may take; while events come in quick succession it sleeps through to the
+deadline of the first and looks then at what is current.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 import time
@@ -26,7 +27,7 @@ class Watchdog:
     def __init__(self, expire: Callable[[Call], None]) -> None:
         self._expire = expire
         self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._idles = False
+        self._sleeps_until = -math.inf
         self._is_stopped = False
         self.current: Call | None = None
         "The armed call; set to None to disarm."
@@ -38,8 +39,8 @@ class Watchdog:
     def arm(self, call: Call) -> None:
         """Watch this call instead of the one before."""
         self.current = call
-        if self._idles:
-            self._idles = False
+        if call.deadline < self._sleeps_until:
+            self._sleeps_until = call.deadline
             self._wakeups.put(None)
 
     def stop(self) -> None:
@@ -50,13 +51,13 @@ class Watchdog:
     def _run(self) -> None:
         while not self._is_stopped:
             call = self.current
+            # Announced before looking again: a call armed in between is either seen here or
+            # wakes us up. A wake-up too many only makes one more round.
+            self._sleeps_until = math.inf if call is None else call.deadline
+            if self.current is not call:
+                continue
             if call is None:
-                # Announced before looking again: a call armed in between is either seen
-                # here or wakes us up. A wake-up too many only makes one more round.
-                self._idles = True
-                if self.current is None:
-                    self._wakeups.get()
-                self._idles = False
+                self._wakeups.get()
                 continue
             rest = call.deadline - time.monotonic()
             if rest > 0:

@@ -591,6 +591,7 @@ def test_nothing_of_a_request_is_kept_once_it_was_answered():
         ]:
             # The reader may still be on its way to the next receive.
             assert time.monotonic() < give_up_s, left
+            del left  # what was found must not be what keeps it
 
 
 def test_the_watchdog_does_not_keep_the_call_it_sleeps_for():
@@ -616,6 +617,26 @@ def test_the_watchdog_does_not_keep_the_call_it_sleeps_for():
     watchdog.current = Mine("CreateContainer", create(), 0, float("inf"))
     watchdog._run()
     assert left == []
+
+
+def test_the_watchdog_sleeps_no_longer_than_the_shorter_deadline():
+    """A creation soon after registration: the long deadline of the set-up is over, not passed."""
+    expired = queue.SimpleQueue()
+    watchdog = Watchdog(expired.put)
+    watchdog.start()
+    now = time.monotonic()
+    try:
+        watchdog.arm(Call("Synchronize", create(), now, now + 4 * GIVE_UP_S))
+        # Asleep until then, as far as that can be told from outside.
+        while watchdog._sleeps_until != now + 4 * GIVE_UP_S:
+            assert time.monotonic() < now + GIVE_UP_S
+        watchdog.current = None
+        late = Call("CreateContainer", create(), now, now + 0.02)
+        watchdog.arm(late)
+        assert expired.get(timeout=GIVE_UP_S) is late
+    finally:
+        watchdog.current = None
+        watchdog.stop()
 
 
 def test_the_callers_own_limit_is_kept_too():
