@@ -9,7 +9,6 @@ running containers keep their cpusets.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
@@ -312,6 +311,8 @@ def settle_memory() -> None:
     A full collection over the records of two thousand containers takes milliseconds that a
     container start would wait for; frozen objects are never visited again.
     """
+    import ctypes  # noqa: PLC0415 - not needed for registration
+
     gc.collect()
     gc.freeze()
     with suppress(AttributeError, OSError):
