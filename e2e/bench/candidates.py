@@ -134,6 +134,9 @@ class Bench:
         command = [word.format_map(values) for word in candidate.command]
         # Console scripts of the environment that runs the benchmark come first.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        environment = {**os.environ, "PATH": path}
+        # The first start, which is not counted, compiles our modules, as an installer does.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         log = place / "plugin.log"
         with log.open("wb") as sink:
             seen = len(runtime.events)
@@ -144,7 +147,7 @@ class Bench:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PATH": path},
+                env=environment,
             )
         try:
             try:
