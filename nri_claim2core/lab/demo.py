@@ -3,8 +3,9 @@
 Each act does one thing a node does - a pod starts, kubelet changes a cpuset, a plugin dies - and
 then asks the kernel where every container may run. Expectations are written down before: a
 claiming container has exactly its claims' CPUs and their memory nodes, from its first
-instruction on; one without claims has all. What fails is said in words, and the play goes on
-as far as it can.
+instruction on; one without claims has all; one that was created while no plugin ran is put on
+its CPUs later and keeps its memory nodes. What fails is said in words, and the play goes on as
+far as it can.
 
 The script plays the driver and kubelet as well: CDI specs and the checkpoint are written before
 a pod's containers are created, and removed after the pod is gone.
@@ -54,6 +55,7 @@ class Demo:
         self._pods: dict[str, str] = {}
         self._running: list[Running] = []
         self._moved: dict[str, CpuSet] = {}
+        self._unattended: set[str] = set()
         self._rows: list[Row] = []
         self._failures: list[str] = []
         self._times: dict[str, float] = {}
@@ -178,6 +180,7 @@ class Demo:
     def _start_unattended(self, act: str, pod: str, name: str, claims: Sequence[str]) -> Running:
         """Start a container while no plugin runs: unconfined now, to be put right later."""
         container = self._launch(pod, name, claims, 0)
+        self._unattended.add(container.id)
         found = self._stage.confinement(container)
         failures = _differences("", self._plan.usable, self._topology.memory_nodes, found)
         self._rows.append(
@@ -223,7 +226,11 @@ class Demo:
     ) -> None:
         aliases = self._aliases(container)
         asked = self._asked(container)
-        mems = self._topology.memory_nodes_of(asked) if aliases else self._topology.memory_nodes
+        # Memory nodes are set at creation only: what was allocated since stays where it is.
+        has_own_nodes = aliases and container.id not in self._unattended
+        mems = (
+            self._topology.memory_nodes_of(asked) if has_own_nodes else self._topology.memory_nodes
+        )
         found = self._stage.confinement(container)
         failures = _differences("", asked, mems, found)
         if first is not None:
