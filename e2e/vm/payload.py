@@ -28,7 +28,9 @@ def build_wheel(directory: Path) -> Path:
     Raises: CalledProcessError when the build fails. Blocking: about a second.
     """
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(command, cwd=REPO, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    subprocess.run(
+        command, cwd=REPO, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    )
     return next(directory.glob("*.whl"))
 
 
