@@ -77,6 +77,10 @@ def test_container_started_meanwhile_gets_its_cpuset_at_synchronize(node):
     assert node.kernel(workload).cpus == all_cpus()
     node.plugin.start()
     wait_until(lambda: node.kernel(workload).cpus == {1}, "the cpuset")
+    # The plugin looks when the runtime had time to set it, and finds it in force.
+    wait_until(lambda: node.entry(workload)["observed"] is not None, "the read-back")
+    assert node.entry(workload)["observed"]["cpus"] == "1"
+    assert node.metric("claim2core_envelope_violations_total") == 0
     node.update(workload, cpuset_cpus="0")
     assert node.kernel(workload).cpus == {1}
 

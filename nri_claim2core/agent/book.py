@@ -28,7 +28,7 @@ class Observed:
     cpus: CpuSet
     mems: CpuSet
     when: str
-    "Which event it was read after, e.g. `PostStartContainer`."
+    "Which event it was read after, e.g. `PostStartContainer`; `recheck` for none."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,8 @@ class Claim2CorePlugin(Plugin):
         self._cdi_reported = False
         self._pending_pods: dict[SandboxId, PodRecord] = {}
         self._pending: list[ContainerRecord] = []
+        self._put_back: frozenset[ContainerId] = frozenset()
+        "Those whose cpuset the last answer to Synchronize set, and that were not read back yet."
 
     # -- registration ---------------------------------------------------------------------
 
@@ -140,6 +142,7 @@ class Claim2CorePlugin(Plugin):
                 update = cpuset_update(entry.container.id, str(envelope.cpus))
                 update.ignore_failure = True
                 updates.append(update)
+        self._put_back = frozenset(ContainerId(update.container_id) for update in updates)
         tally = self._book.tally()
         log.info(
             "synchronized",
@@ -352,14 +355,29 @@ class Claim2CorePlugin(Plugin):
     def verify_all(self) -> None:
         """Say what is wrong with the containers that were found, and read all of them back.
 
-        For the time after Synchronize was answered. Blocking: host reads, two files each.
+        For the time after Synchronize was answered; those whose cpuset the runtime has yet to
+        set come with `verify_again`. Blocking: host reads, two files each.
         """
         for entry in self._book.claiming():
             decision = Decision(links=entry.links, envelope=entry.envelope)
             if _LEVELS[decision.severity] > logging.INFO:
                 _log_decision(entry.pod, entry.container, decision, "")
-            if entry.envelope.ownership is not Ownership.NONE:
-                self._read_back(entry, "Synchronize")
+            if entry.container.id not in self._put_back:
+                self._verify(entry, "Synchronize")
+
+    def verify_again(self) -> None:
+        """Read back those whose cpuset Synchronize set, and those last found outside.
+
+        Of neither does an event tell when they are right. Blocking: as `verify_all`.
+        """
+        put_back, self._put_back = self._put_back, frozenset()
+        for entry in self._book.claiming():
+            if entry.violations or entry.container.id in put_back:
+                self._verify(entry, "recheck")
+
+    def _verify(self, entry: Entry, when: str) -> None:
+        if entry.envelope.ownership is not Ownership.NONE:
+            self._read_back(entry, when)
 
     def _adopt(self, pod: api.PodSandbox, container: api.Container, call: Call) -> Entry:
         # An event for a container never seen: it was created while we registered.
@@ -398,6 +416,10 @@ class Claim2CorePlugin(Plugin):
             self._book.observe(entry.container.id, observed, violations)
         if result == "outside":
             self._metrics.count("claim2core_envelope_violations_total")
+        if violations == entry.violations:
+            return violations
+        if observed is not None and not violations:
+            log.info("cpuset as it has to be again", extra={"container": entry.container.id})
         for violation in violations:
             log.log(
                 _LEVELS[violation.severity],

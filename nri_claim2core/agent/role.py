@@ -228,6 +228,7 @@ class PluginRole:
                     self.plugin.verify_all()
                     settle_memory()
                 elif chore == "poll":
+                    self.plugin.verify_again()
                     gc.collect()
                 self._check_handlers()
                 endpoint = self._kept_endpoint(endpoint)

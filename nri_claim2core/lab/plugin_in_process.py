@@ -114,6 +114,7 @@ class InProcessPlugin(AttachedPlugin):
         """Register, and read back what was there before, as the role does."""
         super().attach(runtime)
         self._claim2core.verify_all()
+        self._claim2core.verify_again()
 
     def entry(self, container_id: str) -> dict[str, Any]:
         """Give all it knows of a container, nothing if it does not know it."""

@@ -345,6 +345,40 @@ def test_a_restart_of_the_plugin_restores_what_is_valid(world):
             }
 
 
+def test_a_cpuset_that_was_just_put_back_is_read_when_the_runtime_had_time_to_set_it(world, caplog):
+    with world.runtime() as runtime:
+        late = create(world, runtime, DEVICE_A, name="late")
+        runtime.start_container(late.id)
+        with world.running(runtime):
+            # The answer is out, and the runtime about to write.
+            world.kernel_says(late.id, "0-7")
+            world.plugin.verify_all()
+            assert world.book.get(late.id).observed is None
+            world.kernel_says(late.id, "2-3")
+            world.plugin.verify_again()
+            entry = world.book.get(late.id)
+            assert (str(entry.observed.cpus), entry.violations) == ("2-3", ())
+    assert [r for r in caplog.records if r.message == "cpuset read back"] == []
+
+
+def test_a_violation_is_looked_at_until_it_is_over_and_said_once(world, caplog):
+    caplog.set_level(logging.INFO)
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        world.kernel_says(made.id, "2-3")
+        runtime.start_container(made.id)
+        world.kernel_says(made.id, "0-7")
+        runtime.update_cpuset(made.id, "0-7")
+        world.plugin.verify_again()
+        assert [v.code for v in world.book.get(made.id).violations] == ["C2C-ENV-10"]
+        world.kernel_says(made.id, "2-3")
+        for _ in range(2):
+            world.plugin.verify_again()
+        assert world.book.get(made.id).violations == ()
+    said = [r.message for r in caplog.records if r.message.startswith("cpuset ")]
+    assert said == ["cpuset re-asserted", "cpuset read back", "cpuset as it has to be again"]
+
+
 def test_a_claim_that_is_proven_again_governs_its_container_again(world):
     with world.runtime() as runtime:
         with world.running(runtime):
@@ -369,7 +403,7 @@ def test_memory_nodes_that_were_never_set_are_no_bound(world):
         with world.running(runtime):
             # Both nodes: its cpuset comes with the answer to Synchronize, its nodes do not.
             world.kernel_says(late.id, "2-3", mems="0-1")
-            world.plugin.verify_all()
+            world.plugin.verify_again()
             entry = world.book.get(late.id)
             assert (str(entry.observed.mems), entry.violations) == ("0-1", ())
 
