@@ -15,9 +15,11 @@ from nri_claim2core.agent.book import Entry
 from nri_claim2core.claims.codes_table import CODES, SEVERITIES
 from nri_claim2core.claims.effects import Effects, Outcome, apply_effects
 from nri_claim2core.claims.envelope import RESERVED_NAMESPACES, compute_envelope, keep_cpuset
+from nri_claim2core.claims.environment import parse_claim_env
 from nri_claim2core.claims.link import Linker
 from nri_claim2core.claims.ownership import decide_ownership
 from nri_claim2core.claims.predicates import check_foreign, check_own
+from nri_claim2core.claims.sources import read_device_list
 from nri_claim2core.claims.specs import ClaimSpecs
 from nri_claim2core.model.claim import Finding, Links
 from nri_claim2core.model.cpuset import CpuSet, parse_kernel
@@ -87,6 +89,13 @@ class Decider:
     def has_sign_of_claim(container: ContainerRecord) -> bool:
         """Tell whether anything at all could point at a claim. Blocking: never."""
         return bool(container.claim_env or container.cdi_devices)
+
+    @staticmethod
+    def may_hold_claim(container: ContainerRecord) -> bool:
+        """Tell whether a variable or device names a claim: without, none can be linked."""
+        env = parse_claim_env(container.claim_env)
+        devices = read_device_list(container.cdi_devices)
+        return bool(env.well_formed or env.malformed or devices.claims)
 
     def at_create(
         self, pod: PodRecord, container: ContainerRecord, others: Others = list

@@ -340,7 +340,7 @@ class Claim2CorePlugin(Plugin):
         record = container_record(container, cdi_reported=self._cdi_reported)
         entry = self._book.get(record.id)
         known = entry is not None and entry.envelope.ownership is not Ownership.NONE
-        return known or self.decider.has_sign_of_claim(record)
+        return known or self.decider.may_hold_claim(record)
 
     # -- helpers --------------------------------------------------------------------------
 

@@ -501,8 +501,15 @@ def test_validation_is_not_subscribed_unless_configured(world):
 
 CLAIMED_AND_NOT = pytest.mark.parametrize(
     ("devices", "env", "refused"),
-    [((DEVICE_A,), (ENV_A,), True), ((), (), False)],
-    ids=["a sign of a claim", "no sign"],
+    [
+        ((DEVICE_A,), (ENV_A,), True),
+        ((), (ENV_A,), True),
+        ((), (f"DRA_CPUSET_{CLAIM_A}=",), True),
+        ((DEVICE_A,), (), True),
+        ((), (), False),
+        # A device plugin's, and a driver's variable for the workload: no claims.
+        (("nvidia.com/gpu=0",), ("DRA_CPUSET_ASSIGNED=2-3",), False),
+    ],
 )
 
 
