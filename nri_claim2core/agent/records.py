@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from nri_claim2core.claims.optout import PRESERVE_ANNOTATION
 from nri_claim2core.model.cpuset import parse_kernel
 from nri_claim2core.model.envelope import Envelope, Ownership
 from nri_claim2core.model.ids import ContainerId, PodUid, SandboxId
@@ -38,10 +39,9 @@ def pod_record(pod: api.PodSandbox) -> PodRecord:
         uid=PodUid(pod.uid),
         name=pod.name,
         namespace=pod.namespace,
-        annotations=dict(pod.annotations),
-        labels=dict(pod.labels),
-        cgroup_parent=pod.linux.cgroup_parent,
-        runtime_handler=pod.runtime_handler,
+        annotations={
+            key: pod.annotations[key] for key in pod.annotations if PRESERVE_ANNOTATION in key
+        },
     )
 
 
@@ -68,8 +68,6 @@ def container_record(container: api.Container, *, cdi_reported: bool) -> Contain
         cpus=cpu.cpus,
         mems=cpu.mems,
         shares=cpu.shares.value if cpu.HasField("shares") else None,
-        quota=cpu.quota.value if cpu.HasField("quota") else None,
-        period=cpu.period.value if cpu.HasField("period") else None,
     )
 
 
