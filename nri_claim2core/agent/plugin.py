@@ -11,6 +11,7 @@ There is no network, no Kubernetes and no unbounded wait in this module.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections import Counter
@@ -225,7 +226,7 @@ class Claim2CorePlugin(Plugin):
         entry = self._refresh(request.container)
         if entry is None or entry.envelope.ownership is Ownership.NONE:
             return None
-        violations = self._read_back(entry, "StartContainer")
+        violations = self._read_back(entry, "StartContainer", call)
         call.check()
         outside = [v for v in violations if v.severity == "error"]
         self._note(entry.container.id, "StartContainer", started)
@@ -238,8 +239,7 @@ class Claim2CorePlugin(Plugin):
         self, request: api.PostStartContainerRequest, call: Call
     ) -> api.PostStartContainerResponse | None:
         """Read back the cpuset the running container has."""
-        del call
-        self._read_back_after(request.container, "PostStartContainer")
+        self._read_back_after(request.container, "PostStartContainer", call)
         return None
 
     @unclaimed_go_on
@@ -272,8 +272,7 @@ class Claim2CorePlugin(Plugin):
         self, request: api.PostUpdateContainerRequest, call: Call
     ) -> api.PostUpdateContainerResponse | None:
         """Read back the cpuset after the runtime applied an update."""
-        del call
-        self._read_back_after(request.container, "PostUpdateContainer")
+        self._read_back_after(request.container, "PostUpdateContainer", call)
         return None
 
     def stop_container(
@@ -402,36 +401,27 @@ class Claim2CorePlugin(Plugin):
         self._book.put(entry)
         return entry
 
-    def _read_back_after(self, container: api.Container, event: str) -> None:
+    def _read_back_after(self, container: api.Container, event: str, call: Call) -> None:
         started = time.perf_counter_ns()
         entry = self._refresh(container)
         if entry is not None and entry.envelope.ownership is not Ownership.NONE:
-            self._read_back(entry, event)
+            self._read_back(entry, event, call)
             self._note(entry.container.id, event, started)
 
-    def _read_back(self, entry: Entry, event: str) -> tuple[Finding, ...]:
+    def _read_back(self, entry: Entry, event: str, call: Call | None = None) -> tuple[Finding, ...]:
         observed, violations, result = self._readback.check(entry, event, self._book.claiming)
         self._metrics.count("claim2core_readbacks_total", result)
         if observed is not None:
             self._book.observe(entry.container.id, observed, violations)
         if result == "outside":
             self._metrics.count("claim2core_envelope_violations_total")
-        if violations == entry.violations:
-            return violations
-        if observed is not None and not violations:
-            log.info("cpuset as it has to be again", extra={"container": entry.container.id})
-        for violation in violations:
-            log.log(
-                _LEVELS[violation.severity],
-                "cpuset read back",
-                extra={
-                    "container": entry.container.id,
-                    "pod": f"{entry.pod.namespace}/{entry.pod.name}",
-                    "event": event,
-                    "code": violation.code,
-                    "finding": violation.message,
-                },
-            )
+        if violations != entry.violations:
+            is_right = observed is not None and not violations
+            say = functools.partial(_log_read_back, entry, event, violations, is_right=is_right)
+            if call is None:
+                say()
+            else:
+                call.afterwards(say)
         return violations
 
     def _report(
@@ -506,3 +496,22 @@ def _log_decision(pod: PodRecord, container: ContainerRecord, decision: Decision
             ],
         },
     )
+
+
+def _log_read_back(
+    entry: Entry, event: str, violations: tuple[Finding, ...], *, is_right: bool
+) -> None:
+    if is_right:
+        log.info("cpuset as it has to be again", extra={"container": entry.container.id})
+    for violation in violations:
+        log.log(
+            _LEVELS[violation.severity],
+            "cpuset read back",
+            extra={
+                "container": entry.container.id,
+                "pod": f"{entry.pod.namespace}/{entry.pod.name}",
+                "event": event,
+                "code": violation.code,
+                "finding": violation.message,
+            },
+        )

@@ -75,7 +75,8 @@ class Call:
         """Have `action` done when this call was answered, before the next event.
 
         By the session, on the handler's thread and within what is left of the deadline: then
-        others read on. What it raises is logged. Not done for a call that was cancelled.
+        another thread reads on. What it raises is logged. Also done, when the handler
+        returns, for a call that was answered elsewhere.
         """
         self.actions.append(action)
 

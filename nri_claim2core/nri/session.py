@@ -42,6 +42,7 @@ from nri_claim2core.nri.dispatch import (
     Outcome,
     Registration,
     Result,
+    Route,
 )
 from nri_claim2core.nri.errors import (
     ConnectionLostError,
@@ -375,24 +376,29 @@ class Session:
             call.cancelled = True
             self._answer_late(call)
             return True
+        return self._run(route, call)
+
+    def _run(self, route: Route, call: Call) -> bool:
         self._watchdog.arm(call)
         outcome = self._dispatcher.answer(route, call)
         with self._wire.lock:
-            if call.cancelled:
-                self._nr_stuck -= 1
-                return False
-            call.answered = True
+            if not call.cancelled:
+                call.answered = True
+                if not call.actions:
+                    self._watchdog.current = None
+                result = self._reply(call, outcome)
+        if call.answered:
+            if outcome.failure is not None:
+                self._note_failure(call, outcome.failure)
+            if route.is_setup:
+                self._set_up(call, result)
+            self._observe(call.method, call.started, result)
             if not call.actions:
-                self._watchdog.current = None
-            result = self._reply(call, outcome)
-        if outcome.failure is not None:
-            self._note_failure(call, outcome.failure)
-        if route.is_setup:
-            self._set_up(call, result)
-        self._observe(call.method, started, result)
-        return self._follow_up(call) if call.actions else True
+                return True
+        return self._follow_up(call)
 
-    # Still watched: a log that nobody reads, say, must not keep the runtime waiting.
+    # Still watched: a log that nobody reads, say, must not keep the runtime waiting. Gives
+    # False when another thread reads on.
     def _follow_up(self, call: Call) -> bool:
         for action in call.actions:
             try:

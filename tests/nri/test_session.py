@@ -578,6 +578,23 @@ def test_an_action_afterwards_that_hangs_or_raises_does_not_stop_events(caplog):
     assert caplog.text.count("ValueError: of an action") == 1
 
 
+def test_what_is_left_for_afterwards_is_done_by_a_late_handler_too():
+    done = queue.SimpleQueue()
+
+    class Late(Stuck):
+        def create_container(self, request, call):
+            call.afterwards(lambda: done.put(call.answered))
+            return super().create_container(request, call)
+
+    plugin = Late()
+    with running(plugin, handler_deadline=soon) as run:
+        run.peer.set_up()
+        assert run.peer.call("CreateContainer", create()).status == 0
+        assert done.empty()
+        plugin.go.release()
+        assert done.get(timeout=GIVE_UP_S) is False
+
+
 def test_nothing_of_a_request_is_kept_once_it_was_answered():
     with running(Quick(), handler_deadline=lambda _: GIVE_UP_S) as run:
         run.peer.set_up()
