@@ -13,6 +13,8 @@ import socket
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,8 @@ from e2e.peers.need import short_directory
 from e2e.plugin_node import (
     HAS_CPUS_0_AND_1,
     NEEDS_CPUS_0_AND_1,
+    VALIDATES_SINCE,
+    Workload,
     all_cpus,
     kernel_view,
     wait_until,
@@ -28,6 +32,8 @@ from e2e.plugin_node import (
 from nri_claim2core.lab import node as labnode
 from nri_claim2core.lab.containerd import BedOptions, Containerd
 from nri_claim2core.lab.cri import ContainerState, Resources
+from nri_claim2core.lab.errors import CriError
+from nri_claim2core.lab.plugin_process import PluginProcess
 from nri_claim2core.lab.workload import FIRST_MASK_IMAGE, wait_for_first_mask
 
 pytestmark = [
@@ -123,6 +129,39 @@ def test_many_restarts_in_a_row(node):
         node.update(workload, cpuset_cpus="0")
         node.plugin.start()
         wait_until(lambda: node.kernel(workload).cpus == {1}, "the cpuset put back")
+
+
+def test_restarts_while_containers_come(node):
+    """A start may fall into any moment of a registration; in the end nobody is forgotten.
+
+    Between the OCI create and our StartContainer the runtime lets a plugin synchronize, and
+    then keeps its update for later: such a start is refused, and kubelet tries again.
+    """
+    claims = [node.claim("0"), node.claim("1")]
+    pod = node.pod(*claims)
+
+    def run_as_kubelet_does(number: int) -> Workload:
+        claim, attempt = claims[number % 2], 0
+        while True:
+            try:
+                return node.run(pod, claim, name=f"c{number}", attempt=attempt)
+            except CriError as error:
+                if "start refused: C2C-ENV-10" not in error.details:
+                    raise
+                attempt += 1
+
+    with ThreadPoolExecutor(1) as kubelet:
+        runs = [kubelet.submit(run_as_kubelet_does, number) for number in range(24)]
+        while not runs[-1].done():
+            node.plugin.kill()
+            node.plugin.start()
+            wait((runs[-1],), 0.1)
+        made = [(run.result(), {number % 2}) for number, run in enumerate(runs)]
+    wait_until(
+        lambda: all(node.kernel(workload).cpus == cpus for workload, cpus in made),
+        "every cpuset",
+    )
+    assert {v for workload, _ in made for v in node.verdicts(workload).values()} == {"verified"}
 
 
 # -- the runtime ends -----------------------------------------------------------------------
@@ -269,6 +308,29 @@ def test_second_instance_is_refused_and_the_first_goes_on(node):
     assert f"pid {node.plugin.pid}" in done.stderr
     assert node.plugin.registrations() == before
     assert node.run_claiming("1")[1].first.cpus == {1}
+
+
+def test_second_instance_that_got_past_the_lock_is_named(node):
+    """With a lock directory of its own, as in a container that does not share the host's."""
+    validates = node.bed.installation.version >= VALIDATES_SINCE
+    node.configure(validateAdjustments=True)
+    claim = node.claim("1")
+    pod = node.pod(claim)
+    since = node.log_size()
+    with short_directory() as place, PluginProcess(place, node.config) as second:
+        second.start()
+        assert node.plugin.registrations() == 1
+        # Where nothing is written nothing conflicts, and validators are told of all plugins.
+        assert node.run(pod, name="unclaimed").first.cpus == all_cpus()
+        with pytest.raises(CriError, match='"95-claim2core" and "95-claim2core" both tried'):
+            node.create(pod, claim)
+    said = node.logged("second instance", since)
+    if validates:
+        assert [(line["level"], line["plugin"]) for line in said] == [("error", "95-claim2core")]
+    # A validator that is gone fails one more creation before the runtime knows.
+    with suppress(CriError):
+        node.run(node.pod(name="between"))
+    assert node.run(pod, claim, name="alone").first.cpus == {1}
 
 
 def test_lock_ends_with_its_holder(node):
