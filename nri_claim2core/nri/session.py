@@ -14,6 +14,7 @@ signal handler: it takes no lock.
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import socket
 import threading
@@ -400,6 +401,8 @@ class Session:
     # Still watched: a log that nobody reads, say, must not keep the runtime waiting. Gives
     # False when another thread reads on.
     def _follow_up(self, call: Call) -> bool:
+        # A write wakes the runtime's thread on our own CPU, in expectation that we sleep next.
+        os.sched_yield()
         for action in call.actions:
             try:
                 action()
