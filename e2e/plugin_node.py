@@ -32,6 +32,7 @@ from nri_claim2core.lab.containerd import Containerd
 from nri_claim2core.lab.cri import ContainerRef, Pod, Resources
 from nri_claim2core.lab.errors import CriError, LabError
 from nri_claim2core.lab.kernel_view import look_at, root_cpus
+from nri_claim2core.lab.patience import SCALE
 from nri_claim2core.lab.plugin_process import PluginProcess
 from nri_claim2core.lab.workload import FIRST_MASK_IMAGE, FirstMask, wait_for_first_mask
 
@@ -40,7 +41,7 @@ VALIDATES_SINCE = (2, 2, 0)
 NEEDS_CPUS_0_AND_1 = "needs CPUs 0 and 1"
 HAS_CPUS_0_AND_1 = {0, 1} <= os.sched_getaffinity(0)
 
-WAIT_S = 15.0
+WAIT_S = 15.0 * SCALE
 _POLL_S = 0.01
 
 

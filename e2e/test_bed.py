@@ -19,6 +19,7 @@ from nri_claim2core.lab.cgroups import BedCgroups
 from nri_claim2core.lab.containerd import BedOptions, Containerd
 from nri_claim2core.lab.cri import ContainerState, Resources
 from nri_claim2core.lab.errors import CriError, LabError
+from nri_claim2core.lab.patience import SCALE
 from nri_claim2core.lab.processes import in_mount_namespace, mount_namespace
 from nri_claim2core.lab.workload import FIRST_MASK_IMAGE, wait_for_first_mask
 
@@ -56,7 +57,7 @@ def bed_processes(bed: Containerd) -> set[int]:
     return in_mount_namespace(namespace) | BedCgroups(bed.cgroup_parent).processes()
 
 
-def wait_for_exit(pids: set[int], deadline_s: float = 15) -> None:
+def wait_for_exit(pids: set[int], deadline_s: float = 15 * SCALE) -> None:
     for pid in pids:
         try:
             descriptor = os.pidfd_open(pid)

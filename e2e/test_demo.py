@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from nri_claim2core.lab.patience import SCALE
+
 pytestmark = pytest.mark.runtime
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +41,7 @@ def start_demo(place, *arguments):
 
 def run_demo(place, *arguments):
     demo = start_demo(place, *arguments)
-    out, err = demo.communicate(timeout=120)
+    out, err = demo.communicate(timeout=120 * SCALE)
     return demo.returncode, out, err
 
 
@@ -148,7 +150,7 @@ def test_interrupted_demo_leaves_nothing(installation, place, number, act):
         demo.send_signal(number)
         # A second one, as from an impatient user, must not stop the cleaning up.
         demo.send_signal(signal.SIGTERM)
-        _, err = demo.communicate(timeout=60)
+        _, err = demo.communicate(timeout=60 * SCALE)
     assert demo.returncode == 128 + number
     assert "everything was removed" in err
     assert traces(place, parents) == []
@@ -161,7 +163,7 @@ def test_killed_demo_leaves_no_process(installation, place):
         wait_for_line(demo.stderr, "no claim")
         parents = cgroup_parents(place)
         demo.kill()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * SCALE
     while left := traces(place, parents):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

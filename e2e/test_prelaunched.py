@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nri_claim2core.lab.containerd import BedOptions, Containerd, Installation
+from nri_claim2core.lab.patience import SCALE
 
 pytestmark = pytest.mark.runtime
 
@@ -63,7 +64,7 @@ def lines_of(launched: Launched) -> dict[str, dict[str, object]]:
 def get(launched: Launched, path: str) -> tuple[int, str]:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 10 * SCALE
         # The endpoint is opened after the runtime has had its answers.
         while client.connect_ex(str(launched.http_socket)) and time.monotonic() < deadline:
             time.sleep(0.02)

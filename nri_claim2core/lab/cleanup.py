@@ -14,9 +14,10 @@ import subprocess
 from pathlib import Path
 
 from nri_claim2core.lab.cgroups import BedCgroups
+from nri_claim2core.lab.patience import SCALE
 from nri_claim2core.lab.processes import in_mount_namespace, kill_all
 
-_KILL_DEADLINE_S = 10.0
+_KILL_DEADLINE_S = 10.0 * SCALE
 
 
 def end_processes(cgroups: BedCgroups, namespace: int | None, spare: frozenset[int]) -> list[str]:

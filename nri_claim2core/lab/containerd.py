@@ -39,14 +39,15 @@ from nri_claim2core.lab.cri import CriClient
 from nri_claim2core.lab.errors import CriError, LabError, MissingError
 from nri_claim2core.lab.image import Image, write_archive
 from nri_claim2core.lab.installation import Installation, find_installations
+from nri_claim2core.lab.patience import SCALE
 from nri_claim2core.lab.processes import mount_namespace
 from nri_claim2core.lab.workload import PAUSE_IMAGE
 
 __all__ = ["BedOptions", "BedPaths", "Containerd", "Installation", "find_installations"]
 
-_READY_DEADLINE_S = 30.0
-_STOP_DEADLINE_S = 10.0
-_IMPORT_DEADLINE_S = 30.0
+_READY_DEADLINE_S = 30.0 * SCALE
+_STOP_DEADLINE_S = 10.0 * SCALE
+_IMPORT_DEADLINE_S = 30.0 * SCALE
 _POLL_S = 0.005
 # gRPC statuses of a CRI service that is coming up ("server is not initialized yet").
 _NOT_YET = frozenset({"UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED"})

@@ -21,17 +21,18 @@ from typing import Any, Self, TypeVar
 from google.protobuf.message import Message
 
 from nri_claim2core.lab.errors import CriError, MissingError
+from nri_claim2core.lab.patience import SCALE
 from nri_claim2core.lab.proto import cri_pb2 as pb
 
 MIN_CPU_SHARES = 2
 """What a kubelet sends for a container without a CPU request."""
 
-_CALL_TIMEOUT_S = 60.0
+_CALL_TIMEOUT_S = 60.0 * SCALE
 _Reply = TypeVar("_Reply", bound=Message)
 
 # containerd learns of CDI specs from a file watcher, which may be later than the driver.
 _UNNOTICED = "unresolvable CDI devices"
-_CDI_NOTICE_S = 1.0
+_CDI_NOTICE_S = 1.0 * SCALE
 _CDI_RETRY_S = 0.02
 
 

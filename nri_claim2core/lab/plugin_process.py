@@ -24,10 +24,11 @@ from typing import Any, Self
 
 import nri_claim2core
 from nri_claim2core.lab.errors import LabError
+from nri_claim2core.lab.patience import SCALE
 
-_READY_DEADLINE_S = 20.0
-_STOP_DEADLINE_S = 10.0
-_LISTEN_DEADLINE_S = 5.0
+_READY_DEADLINE_S = 20.0 * SCALE
+_STOP_DEADLINE_S = 10.0 * SCALE
+_LISTEN_DEADLINE_S = 5.0 * SCALE
 _POLL_S = 0.01
 _LOG_TAIL_LINES = 15
 _REGISTERED = 'claim2core_nri_registrations_total{result="success"}'
