@@ -112,7 +112,8 @@ def _text(report: DemoReport) -> str:
         "",
         output.paragraph(
             "ASKED: the CPUs of its claims. CPUS, MEMS: in force, from the kernel. FIRST: what"
-            " the workload printed as its first act. MS: spent in the plugin on this act."
+            " the workload printed as its first act (=: the same CPUs). MS: spent in the plugin"
+            " on this act."
         ),
     ]
     times = ", ".join(

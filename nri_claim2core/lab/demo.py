@@ -23,6 +23,7 @@ from nri_claim2core.lab import node
 from nri_claim2core.lab.demo_plan import DemoPlan
 from nri_claim2core.lab.demo_report import DemoReport, Row
 from nri_claim2core.lab.demo_stage import Confinement, Running, Stage
+from nri_claim2core.lab.patience import SCALE
 from nri_claim2core.lab.plugin_process import PluginProcess
 from nri_claim2core.model.cpuset import CpuSet, union
 from nri_claim2core.model.errors import Claim2CoreError
@@ -30,7 +31,7 @@ from nri_claim2core.model.topology import NodeTopology
 
 _START_EVENTS: Final = ("CreateContainer", "PostCreateContainer", "StartContainer")
 _UPDATE_EVENTS: Final = ("UpdateContainer", "PostUpdateContainer")
-_SETTLE_DEADLINE_S: Final = 5.0
+_SETTLE_DEADLINE_S: Final = 5.0 * SCALE
 _POLL_S: Final = 0.01
 
 
@@ -83,8 +84,8 @@ class Demo:
         self._times["pluginStartToRegistered"] = self._plugin.start()
 
         act = self._begin("two claims")
-        self._prepare({"left": first, "right": second}, "wide")
-        self._start(act, "wide", "main", ("left", "right"))
+        self._prepare({"c": first, "d": second}, "wide")
+        self._start(act, "wide", "main", ("c", "d"))
         self._end_pod("wide")
 
         act = self._begin("one claim")

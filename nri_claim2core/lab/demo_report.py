@@ -46,11 +46,17 @@ class Row:
             str(self.asked),
             str(self.cpus),
             "-" if self.mems is None else str(self.mems),
-            "-" if self.first_act is None else str(self.first_act),
+            self._first_cell,
             self.verdict or "-",
             f"{sum(self.added_ms.values()):.2f}" if self.added_ms else "-",
             "FAILED" if self.failures else self.remark or "ok",
         )
+
+    @property
+    def _first_cell(self) -> str:
+        if self.first_act is None:
+            return "-"
+        return "=" if self.first_act == self.cpus else str(self.first_act)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

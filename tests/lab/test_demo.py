@@ -136,6 +136,8 @@ def test_report_as_data_and_cells():
         failures=("why",),
     )
     assert row.cells == ("p/c", "a", "1", "0-1", "-", "1", "verified", "0.75", "FAILED")
+    assert replace(row, first_act=row.cpus).cells[COLUMNS.index("FIRST")] == "="
+    assert replace(row, first_act=None).cells[COLUMNS.index("FIRST")] == "-"
     assert replace(row, failures=(), remark="no plugin").cells[-1] == "no plugin"
     assert replace(row, failures=()).cells[-1] == "ok"
     report = DemoReport(
