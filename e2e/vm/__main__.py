@@ -19,8 +19,9 @@ import tempfile
 from pathlib import Path
 
 from e2e.vm.machine import GuestError, Outcome, Shape, find_image, run_guest
-from e2e.vm.payload import GUEST_REPO, write_payload
+from e2e.vm.payload import FIRST_MASK, GUEST_REPO, write_payload
 from nri_claim2core.lab.errors import LabError, MissingError
+from nri_claim2core.lab.workload import PREBUILT
 
 _EXIT_BROKEN = 1
 _EXIT_MISSING = 3
@@ -44,13 +45,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def guest_script(options: argparse.Namespace) -> str:
     """Shell script that runs in the guest."""
-    # An emulated machine is slow and has no second chance: bytecode is of no use to it later.
     environment = {
         "CLAIM2CORE_CACHE": "/opt/claim2core/cache",
         "CLAIM2CORE_TIME_SCALE": os.environ.get("CLAIM2CORE_TIME_SCALE", "10"),
         "CLAIM2CORE_REQUIRE": "containerd-2.1",
     }
     lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    lines.append(f"[ ! -e /c2c/in/{FIRST_MASK} ] || export {PREBUILT}=/c2c/in/{FIRST_MASK}")
     lines.append(f"cd /c2c/in/{GUEST_REPO}")
     lines.append(options.shell or f"{_PYTEST} {shlex.join(options.pytest)}")
     return "\n".join(lines) + "\n"

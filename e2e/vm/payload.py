@@ -15,9 +15,14 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from nri_claim2core.lab.workload import compile_first_mask
+
 REPO = Path(__file__).parents[2]
 GUEST_REPO = "repo"
 """Directory of the work tree below /c2c/in."""
+
+FIRST_MASK = "firstmask"
+"""The workload of the test containers below /c2c/in, where this machine can compile it."""
 
 _PACKAGE = "nri_claim2core/"
 
@@ -50,6 +55,8 @@ def write_payload(target: Path, script: str) -> None:
             if not name.startswith(_PACKAGE) and (REPO / name).is_file():
                 archive.add(REPO / name, f"{GUEST_REPO}/{name}", recursive=False)
         archive.add(Path(__file__).with_name("init.sh"), "init.sh")
+        if (program := compile_first_mask(REPO / "e2e" / "workload" / "firstmask.c")) is not None:
+            _add(archive, FIRST_MASK, program)
         _add(archive, "command", script.encode())
 
 

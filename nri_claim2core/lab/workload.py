@@ -10,6 +10,7 @@ argument: ``pause`` to stay, anything else to end.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -21,7 +22,8 @@ from pathlib import Path
 
 from nri_claim2core.lab.errors import LabError
 from nri_claim2core.lab.image import Image
-from nri_claim2core.lab.installation import find_busybox
+from nri_claim2core.lab.installation import find_busybox, is_static_elf
+from nri_claim2core.lab.patience import SCALE
 
 PAUSE_IMAGE = "claim2core.lab/pause:1"
 BUSYBOX_IMAGE = "claim2core.lab/busybox:1"
@@ -29,9 +31,13 @@ FIRST_MASK_IMAGE = "claim2core.lab/firstmask:1"
 FIRST_MASK = "/bin/firstmask"
 """Path of the workload in FIRST_MASK_IMAGE."""
 
+PREBUILT = "CLAIM2CORE_FIRST_MASK"
+"""Variable that names the workload compiled before, for a machine without a compiler."""
+
 _COMPILE_FLAGS = ("-nostdlib", "-static", "-ffreestanding", "-fno-stack-protector", "-O2")
 _APPLETS = ("sh", "sleep", "cat", "taskset", "true", "false")
 _FOREVER_S = "2147483647"
+_LINES_DEADLINE_S = 10.0 * SCALE
 _POLL_S = 0.005
 
 # busybox sh reads and matches without forking, so the shell's own status is what it sees.
@@ -98,7 +104,9 @@ def log_lines(log_path: Path) -> list[str]:
     return [line.split(" ", 3)[3] for line in text.splitlines() if line.count(" ") >= 3]  # noqa: PLR2004
 
 
-def wait_for_lines(log_path: Path, count: int = 1, *, deadline_s: float = 10.0) -> list[str]:
+def wait_for_lines(
+    log_path: Path, count: int = 1, *, deadline_s: float = _LINES_DEADLINE_S
+) -> list[str]:
     """The first `count` lines of a container's log, or more.
 
     Blocking: until they are there; the runtime copies the output asynchronously.
@@ -114,9 +122,27 @@ def wait_for_lines(log_path: Path, count: int = 1, *, deadline_s: float = 10.0) 
     return lines
 
 
-def wait_for_first_mask(log_path: Path, *, deadline_s: float = 10.0) -> FirstMask:
+def wait_for_first_mask(log_path: Path, *, deadline_s: float = _LINES_DEADLINE_S) -> FirstMask:
     """What the first-mask workload of a container saw; blocks as wait_for_lines does."""
     return parse_first_mask(wait_for_lines(log_path, deadline_s=deadline_s)[0])
+
+
+def prebuilt_first_mask() -> bytes | None:
+    """The workload that the environment names, None without.
+
+    Raises:
+        LabError: it cannot be read, or needs libraries, which the image does not have.
+    """
+    name = os.environ.get(PREBUILT)
+    if not name:
+        return None
+    try:
+        program = Path(name).read_bytes()
+    except OSError as error:
+        raise LabError(f"{PREBUILT}: {error}") from error
+    if not is_static_elf(program):
+        raise LabError(f"{PREBUILT}: {name} is not a static program")
+    return program
 
 
 def compile_first_mask(source: Path) -> bytes | None:
@@ -141,16 +167,18 @@ def lab_images(first_mask_source: Path | None = None) -> Sequence[Image]:
     """Pause, busybox and first-mask images of a bed.
 
     `first_mask_source` is the C source of the workload; without it, or without a compiler,
-    the shell takes its place.
+    the shell takes its place, unless the environment names a program compiled before.
 
     Raises:
         MissingError: no static busybox here.
-        LabError: the source does not compile.
+        LabError: the source does not compile, or the program compiled before is unfit.
     """
     busybox = find_busybox().read_bytes()
     shell = {"/bin/busybox": busybox}
     links = {f"/bin/{applet}": "busybox" for applet in _APPLETS}
-    program = compile_first_mask(first_mask_source) if first_mask_source else None
+    program = prebuilt_first_mask()
+    if program is None and first_mask_source is not None:
+        program = compile_first_mask(first_mask_source)
     return (
         Image(
             reference=PAUSE_IMAGE,

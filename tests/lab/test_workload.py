@@ -77,11 +77,15 @@ def test_compiled_workload_asks_first(tmp_path):
     assert calls[:2] == ["execve", "sched_getaffinity"]
 
 
-def test_shell_workload_sees_its_own_affinity(tmp_path, monkeypatch):
+@pytest.fixture
+def busybox():
     try:
-        busybox = find_busybox()
+        return find_busybox()
     except MissingError as error:
         pytest.skip(str(error))
+
+
+def test_shell_workload_sees_its_own_affinity(tmp_path, monkeypatch, busybox):
     monkeypatch.setattr(workload, "find_busybox", lambda: busybox)
     *_, image = workload.lab_images()
     script = program(tmp_path, image.files[workload.FIRST_MASK])
@@ -116,3 +120,19 @@ def test_log_lines_drop_the_prefix_and_a_missing_log_is_empty(tmp_path):
     assert workload.wait_for_first_mask(log).cpus == {0}
     with pytest.raises(LabError, match="holds 2 lines"):
         workload.wait_for_lines(log, 3, deadline_s=0)
+
+
+def test_program_compiled_before_takes_the_place_of_the_compiler(monkeypatch, busybox):
+    monkeypatch.setenv(workload.PREBUILT, str(busybox))
+    image = workload.lab_images()[-1]
+    assert image.files == {workload.FIRST_MASK: busybox.read_bytes()}
+
+
+@pytest.mark.parametrize("content", [None, b"#!/bin/sh\n"])
+def test_program_that_cannot_run_in_an_empty_root_is_named(tmp_path, monkeypatch, content):
+    path = tmp_path / "firstmask"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv(workload.PREBUILT, str(path))
+    with pytest.raises(LabError, match=workload.PREBUILT):
+        workload.prebuilt_first_mask()
