@@ -22,7 +22,7 @@ from nri_claim2core.claims.predicates import check_foreign, check_own
 from nri_claim2core.claims.sources import read_device_list
 from nri_claim2core.claims.specs import ClaimSpecs
 from nri_claim2core.model.claim import Finding, Links
-from nri_claim2core.model.cpuset import CpuSet, parse_kernel
+from nri_claim2core.model.cpuset import CpuSet, parse_kernel, union
 from nri_claim2core.model.envelope import Envelope, Mode, Ownership
 from nri_claim2core.model.errors import CpuListError
 from nri_claim2core.model.evidence import NodeEvidence
@@ -214,14 +214,16 @@ class Decider:
         creating: bool,
     ) -> Decision:
         kubelet = evidence.cpu_manager
+        exclusive = _exclusive_cpus(evidence, pod, container)
         outcome = apply_effects(links, self.rules.effects, creating=creating)
         ownership = decide_ownership(
             self.rules.mode,
             container.cpus,
             has_claims=bool(outcome.granted),
-            kubelet_entry=_exclusive_cpus(evidence, pod, container),
+            kubelet_entry=exclusive,
             kubelet_default=kubelet.default_cpus if kubelet and kubelet.pins else None,
             owned=container.owned,
+            put_back=() if creating else _would_be_ours(outcome, exclusive, evidence.online),
         )
         envelope = self._envelope(pod, container, outcome, ownership, evidence, creating=creating)
         is_writing = self.rules.mode in (Mode.AUTO, Mode.ENFORCE)
@@ -295,6 +297,14 @@ def _exclusive_cpus(
 ) -> CpuSet | None:
     kubelet = evidence.cpu_manager
     return None if kubelet is None else kubelet.maybe_cpus_of(pod.uid, container.name)
+
+
+def _would_be_ours(
+    outcome: Outcome, exclusive: CpuSet | None, online: CpuSet | None
+) -> tuple[CpuSet, ...]:
+    ours = union(link.cpus for link in outcome.granted) | (exclusive or CpuSet())
+    # CPUs may have gone offline since, or have been then.
+    return (ours,) if online is None else (ours, ours & online)
 
 
 def orphan_pod(container: ContainerRecord) -> PodRecord:

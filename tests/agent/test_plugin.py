@@ -379,6 +379,17 @@ def test_a_violation_is_looked_at_until_it_is_over_and_said_once(world, caplog):
     assert said == ["cpuset re-asserted", "cpuset read back", "cpuset as it has to be again"]
 
 
+def test_a_container_that_was_given_its_cpuset_late_stays_ours_at_the_next_restart(world):
+    with world.runtime() as runtime:
+        late = create(world, runtime, DEVICE_A, name="late")
+        runtime.start_container(late.id)
+        for _ in range(2):
+            # No mark is left on it: an update cannot set an annotation.
+            with world.running(runtime):
+                assert runtime.update_cpuset(late.id, "0-7").ok
+                assert cpu(runtime.container(late.id)).cpus == "2-3"
+
+
 def test_a_claim_that_is_proven_again_governs_its_container_again(world):
     with world.runtime() as runtime:
         with world.running(runtime):

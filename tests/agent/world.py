@@ -115,6 +115,8 @@ class World:
             runner.stop()
             thread.join(10)
             assert not thread.is_alive()
+            # The runtime may not have noticed yet, and would be counted with it next time.
+            runtime.disconnect(f"{index}-claim2core")
 
     @contextmanager
     def runtime(self) -> Iterator[EmbeddedRuntime]:

@@ -44,6 +44,15 @@ def test_the_owner(bed, *, mode, arrived, entry, default, owned, owner):
     assert decided.value == owner
 
 
+@pytest.mark.parametrize(
+    ("arrived", "owner"), [("2-3", "own"), ("3,2", "own"), ("2", "own"), ("3", "foreign")]
+)
+def test_what_we_would_have_set_ourselves_is_ours_after_a_restart(bed, arrived, owner):
+    put_back = (bed.cpus("2-3"), bed.cpus("2"))
+    decided = decide_ownership(AUTO, arrived, has_claims=True, put_back=put_back)
+    assert decided.value == owner
+
+
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("arrived", ["", "0-3", "x"])
 def test_without_claims_nobody_has_to_write(mode, arrived):
