@@ -91,6 +91,19 @@ def test_container_started_meanwhile_gets_its_cpuset_at_synchronize(node):
     assert node.kernel(workload).cpus == {1}
 
 
+def test_container_put_right_at_synchronize_is_ours_at_the_next_start_too(node):
+    claim = node.claim("1")
+    pod = node.pod(claim)
+    node.plugin.kill()
+    workload = node.run(pod, claim)
+    node.plugin.start()
+    wait_until(lambda: node.kernel(workload).cpus == {1}, "the cpuset")
+    node.plugin.kill()
+    node.plugin.start()
+    node.update(workload, cpuset_cpus="0")
+    assert node.kernel(workload).cpus == {1}
+
+
 def test_container_created_meanwhile_starts_confined(node):
     claim = node.claim("1")
     pod = node.pod(claim)
