@@ -92,7 +92,8 @@ def adjustment(
     response = api.CreateContainerResponse()
     cpu = response.adjust.linux.resources.cpu
     cpu.cpus = str(envelope.cpus)
-    if envelope.mems and parse_kernel(container.mems) != envelope.mems:
+    arrived = container.mems
+    if envelope.mems and not (arrived and parse_kernel(arrived) == envelope.mems):
         cpu.mems = str(envelope.mems)
     if envelope.shares is not None:
         cpu.shares.value = envelope.shares
