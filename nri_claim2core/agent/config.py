@@ -15,6 +15,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from nri_claim2core.agent.config_values import Duration, HandlerDeadline, ListenAddress
+from nri_claim2core.claims.effects import RefusalEffect, UnverifiedEffect
 from nri_claim2core.model.envelope import Mode
 
 MAX_LIST_ITEMS: Final = 64
@@ -27,21 +28,6 @@ class Applies(enum.Enum):
     AT_ONCE = "at once"
     REGISTRATION = "at the next registration with the runtime"
     START = "at the next start"
-
-
-class UnverifiedEffect(enum.Enum):
-    """What an unverified claim does to its container."""
-
-    IGNORE = "ignore"
-    ENFORCE = "enforce"
-    REJECT = "reject"
-
-
-class ClaimEffect(enum.Enum):
-    """What a forged or malformed claim does to its container."""
-
-    IGNORE = "ignore"
-    REJECT = "reject"
 
 
 class ViolationEffect(enum.Enum):
@@ -145,19 +131,19 @@ class ClaimsOptions(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = UnverifiedEffect.IGNORE
     on_forged: Annotated[
-        ClaimEffect,
+        RefusalEffect,
         _about(
             "Evidence says that this pod does not hold the claim. ignore = grants nothing,"
             " reported; reject = the container is not created."
         ),
-    ] = ClaimEffect.IGNORE
+    ] = RefusalEffect.IGNORE
     on_malformed: Annotated[
-        ClaimEffect,
+        RefusalEffect,
         _about(
             "A claim variable that cannot be read, without evidence for the claim. ignore ="
             " grants nothing, reported; reject = the container is not created."
         ),
-    ] = ClaimEffect.IGNORE
+    ] = RefusalEffect.IGNORE
     on_foreign_violation: Annotated[
         ViolationEffect,
         _about(

@@ -34,7 +34,7 @@ from nri_claim2core.agent.plugin import Claim2CorePlugin
 from nri_claim2core.agent.readback import ReadBack
 from nri_claim2core.agent.runtimes import is_known
 from nri_claim2core.agent.watch import ConnectionWatch
-from nri_claim2core.claims.effects import Effects, RefusalEffect, UnverifiedEffect
+from nri_claim2core.claims.effects import Effects
 from nri_claim2core.host.cgroups import CgroupReader
 from nri_claim2core.host.evidence import EvidenceReader
 from nri_claim2core.nri import api
@@ -79,9 +79,9 @@ def rules_of(config: Config) -> Rules:
     return Rules(
         mode=config.mode,
         effects=Effects(
-            on_unverified=UnverifiedEffect(claims.on_unverified.value),
-            on_forged=RefusalEffect(claims.on_forged.value),
-            on_malformed=RefusalEffect(claims.on_malformed.value),
+            on_unverified=claims.on_unverified,
+            on_forged=claims.on_forged,
+            on_malformed=claims.on_malformed,
         ),
         rejects_foreign_violation=claims.on_foreign_violation is ViolationEffect.REJECT,
         reserved_namespaces=frozenset(config.reserved_namespaces),

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from nri_claim2core.agent.config import ClaimEffect, ClaimsOptions, Config
+from nri_claim2core.agent.config import ClaimsOptions, Config
 from nri_claim2core.agent.explain import MAX_DESCRIPTION_BYTES, explain, read_description
+from nri_claim2core.claims.effects import RefusalEffect
 from nri_claim2core.lab import node
 from nri_claim2core.lab.messages import container_message, pod_message
 from nri_claim2core.lab.scenario_loader import load_scenario
@@ -159,7 +160,7 @@ def test_running_container_is_decided_as_after_a_restart(root):
 
 
 def test_refusal_is_an_error(root):
-    config = Config(claims=ClaimsOptions(on_forged=ClaimEffect.REJECT))
+    config = Config(claims=ClaimsOptions(on_forged=RefusalEffect.REJECT))
     explanation = run(describe(container={"CDI_devices": []}), root, config)
     assert "forged" in explanation.fields()["envelope"]["refusal"]
     assert explanation.has_error
