@@ -30,11 +30,6 @@ class Notifier:
         self.watchdog_interval_s: Final = _watchdog_interval(environment)
         "Half of the time within which a ping is wanted; 0 = none is wanted."
 
-    @property
-    def is_wanted(self) -> bool:
-        """Tell whether a service manager listens."""
-        return bool(self._address)
-
     def ready(self, status: str) -> bool:
         """Say that the start, or a reload, is complete."""
         return self._send("READY=1", _status(status))

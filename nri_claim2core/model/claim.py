@@ -70,8 +70,3 @@ class Links:
     def granted(self) -> tuple[ClaimLink, ...]:
         """The links whose claims hold."""
         return tuple(link for link in self.links if link.verdict.grants)
-
-    @property
-    def has_evidence(self) -> bool:
-        """Tell whether anything at all pointed at a claim."""
-        return bool(self.links)

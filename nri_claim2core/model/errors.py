@@ -42,12 +42,6 @@ class ConfigError(Claim2CoreError):
     code = "C2C-CONFIG-00"
 
 
-class PolicyError(Claim2CoreError):
-    """A policy its author has to correct; the message names the field path."""
-
-    code = "C2C-POLICY-00"
-
-
 class HostError(Claim2CoreError):
     """The kernel or the file system refused; `path` says where, `errno` why (0 if unknown)."""
 
@@ -65,12 +59,6 @@ class StaleError(Claim2CoreError):
     """What was referred to is gone or was replaced: normal in operation, never a traceback."""
 
     code = "C2C-STALE-00"
-
-
-class EnvelopeError(Claim2CoreError):
-    """A decision would leave the cpuset of its claims: always fails closed."""
-
-    code = "C2C-ENVELOPE-00"
 
 
 _SHOWN_CHARACTERS = 60

@@ -180,7 +180,7 @@ def test_a_stale_or_mismatched_reason_names_variable_and_value(bed):
 def test_a_container_without_hints_has_no_links_and_costs_no_index(bed):
     assert bed.links_of((), None, None).links == ()
     assert bed.links_of(["PATH=/bin"], [], None).links == ()
-    assert not bed.links_of((), ["nvidia.com/gpu=0"], None).has_evidence
+    assert bed.links_of((), ["nvidia.com/gpu=0"], None).links == ()
 
 
 def test_links_come_in_uid_order_and_one_claims_trouble_is_its_own(bed):
