@@ -169,9 +169,16 @@ class HttpServer:
                     del self._connections[oldest]
                     _drop(oldest)
                 self._connections[connection] = time.monotonic()
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._serve, args=(connection,), name="http-request", daemon=True
-            ).start()
+            )
+            try:
+                thread.start()
+            except RuntimeError:
+                # No thread to be had: as with descriptors.
+                with self._lock:
+                    self._connections.pop(connection, None)
+                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         deadline = time.monotonic() + REQUEST_LIMIT_S

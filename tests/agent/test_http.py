@@ -8,6 +8,7 @@ import http.client
 import logging
 import queue
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -149,6 +150,25 @@ def test_a_connection_that_says_nothing_is_dropped_in_time(
     monkeypatch.setattr(http_module, "REQUEST_LIMIT_S", 0.05)
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
         assert client.recv(1) == b""
+
+
+def test_without_a_thread_to_be_had_a_client_is_dropped_and_the_next_is_served(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+    refused: list[str] = []
+
+    def start_second(thread: threading.Thread) -> None:
+        if thread.name == "http-request" and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_second)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        assert client.recv(1) == b""
+    assert refused
+    assert ask(server, "/echo")[0] == 200
 
 
 def test_an_address_in_use_is_named() -> None:
