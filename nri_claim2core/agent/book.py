@@ -3,15 +3,15 @@
 One lock around plain dictionaries; entries are immutable and replaced, never edited, so that
 a reader outside the lock (the status page, a check after start) sees one consistent state.
 Events may come twice, late, out of order or for ids never seen: adding replaces, removing
-what is not there is nothing. Only claiming containers are asked about often, so their ids
-are kept apart.
+what is not there is nothing. Only claiming containers are asked about often, and pods end
+while others live: the ids of both kinds are kept apart.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from nri_claim2core.model.claim import Finding, Links
@@ -68,6 +68,7 @@ class Book:
         self._pods: dict[SandboxId, PodRecord] = {}
         self._entries: dict[ContainerId, Entry] = {}
         self._claiming: set[ContainerId] = set()
+        self._of_sandbox: dict[SandboxId, set[ContainerId]] = {}
         self._touched: set[ContainerId] | None = None
         "Containers that events spoke of between `begin` and `rebuild`."
 
@@ -85,19 +86,14 @@ class Book:
         """Forget a pod sandbox and whatever containers of it are still known."""
         with self._lock:
             self._pods.pop(sandbox_id, None)
-            for entry in [e for e in self._entries.values() if e.pod.sandbox_id == sandbox_id]:
-                self._forget(entry.container.id)
+            for container_id in tuple(self._of_sandbox.get(sandbox_id, ())):
+                self._forget(container_id)
 
     def put(self, entry: Entry) -> None:
         """Remember a container; a second time replaces."""
         with self._lock:
-            self._entries[entry.container.id] = entry
-            if self._touched is not None:
-                self._touched.add(entry.container.id)
-            if entry.links.links:
-                self._claiming.add(entry.container.id)
-            else:
-                self._claiming.discard(entry.container.id)
+            self._forget(entry.container.id)
+            self._store(entry)
 
     def get(self, container_id: ContainerId) -> Entry | None:
         """Give the entry of a container, or None if it was never seen or is gone."""
@@ -109,16 +105,29 @@ class Book:
         with self._lock:
             return self._forget(container_id)
 
-    def observe(
-        self, container_id: ContainerId, observed: Observed, violations: tuple[Finding, ...]
-    ) -> None:
-        """Note a read-back; nothing if the container is gone meanwhile."""
+    def change(self, container_id: ContainerId, edit: Callable[[Entry], Entry]) -> Entry | None:
+        """Replace an entry by what `edit` makes of it; None, and nothing, if it is gone.
+
+        What other events noted since the caller looked is in the entry that `edit` is given.
+        """
         with self._lock:
             entry = self._entries.get(container_id)
-            if entry is not None:
-                self._entries[container_id] = replace(
-                    entry, observed=observed, violations=violations
-                )
+            if entry is None:
+                return None
+            entry = edit(entry)
+            self._store(entry)
+            return entry
+
+    def observe(
+        self,
+        container_id: ContainerId,
+        observed: Observed | None,
+        violations: tuple[Finding, ...],
+    ) -> None:
+        """Note a read-back, None = nothing could be read; nothing if the container is gone."""
+        self.change(
+            container_id, lambda entry: replace(entry, observed=observed, violations=violations)
+        )
 
     def note_time(self, container_id: ContainerId, event: str, spent_ns: int) -> None:
         """Note how long our handler took for an event of a claiming container."""
@@ -144,8 +153,9 @@ class Book:
                     by_id[container_id] = self._entries[container_id]
             self._touched = None
             self._pods = pods_by_id
-            self._entries = by_id
-            self._claiming = {cid for cid, entry in by_id.items() if entry.links.links}
+            self._entries, self._claiming, self._of_sandbox = {}, set(), {}
+            for entry in by_id.values():
+                self._store(entry)
 
     def claiming(self) -> list[Entry]:
         """Give the entries with at least one link, in container id order."""
@@ -166,7 +176,9 @@ class Book:
             by_verdict=Counter(
                 link.verdict.value for entry in claiming for link in entry.links.links
             ),
-            nr_violated=sum(1 for entry in claiming if entry.violations),
+            nr_violated=sum(
+                1 for entry in claiming if any(v.severity == "error" for v in entry.violations)
+            ),
             nr_unverified=sum(
                 1
                 for entry in claiming
@@ -174,8 +186,23 @@ class Book:
             ),
         )
 
+    def _store(self, entry: Entry) -> None:
+        container_id = entry.container.id
+        self._entries[container_id] = entry
+        self._of_sandbox.setdefault(entry.pod.sandbox_id, set()).add(container_id)
+        if entry.links.links:
+            self._claiming.add(container_id)
+        else:
+            self._claiming.discard(container_id)
+
     def _forget(self, container_id: ContainerId) -> Entry | None:
         self._claiming.discard(container_id)
         if self._touched is not None:
             self._touched.add(container_id)
-        return self._entries.pop(container_id, None)
+        entry = self._entries.pop(container_id, None)
+        if entry is not None:
+            siblings = self._of_sandbox[entry.pod.sandbox_id]
+            siblings.discard(container_id)
+            if not siblings:
+                del self._of_sandbox[entry.pod.sandbox_id]
+        return entry

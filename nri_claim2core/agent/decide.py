@@ -12,15 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nri_claim2core.agent.book import Entry
-from nri_claim2core.claims.codes_table import CODES, SEVERITIES
+from nri_claim2core.claims.codes_table import CODES, SEVERITIES, finding
 from nri_claim2core.claims.effects import Effects, Outcome, apply_effects
 from nri_claim2core.claims.envelope import RESERVED_NAMESPACES, compute_envelope, keep_cpuset
 from nri_claim2core.claims.environment import parse_claim_env
 from nri_claim2core.claims.link import Linker
 from nri_claim2core.claims.ownership import decide_ownership
-from nri_claim2core.claims.predicates import check_foreign, check_own
+from nri_claim2core.claims.predicates import check_double_booking, check_foreign, check_own
 from nri_claim2core.claims.sources import read_device_list
 from nri_claim2core.claims.specs import ClaimSpecs
+from nri_claim2core.claims.text import shown_rule
 from nri_claim2core.model.claim import Finding, Links
 from nri_claim2core.model.cpuset import CpuSet, parse_kernel, union
 from nri_claim2core.model.envelope import Envelope, Mode, Ownership
@@ -107,18 +108,26 @@ class Decider:
         links = self._linker(evidence).link(pod, container)
         decision = self._decide(pod, container, links, evidence, creating=True)
         envelope = decision.envelope
-        if envelope.ownership is not Ownership.FOREIGN or self.rules.mode is Mode.OBSERVE:
+        if envelope.ownership is Ownership.NONE:
             return decision
-        # The cpuset that arrived is what another plugin decided: it can be judged already.
-        violations = self._judge_foreign(container.cpus, envelope, links, others, evidence)
-        if not violations:
-            return decision
+        found: tuple[Finding, ...] = ()
         refusal = decision.refusal
-        if self.rules.rejects_foreign_violation and not refusal:
-            refusal = f"{violations[0].code}: {violations[0].message}"
+        elsewhere = other_claims(links, others, self.rules.effects)
+        if envelope.ownership is Ownership.OWN:
+            found = check_double_booking(self._claimed(links), elsewhere)
+        elif self.rules.mode is not Mode.OBSERVE:
+            # The cpuset that arrived is what another plugin decided: it can be judged already.
+            found = _judge_arrived(container.cpus, envelope, elsewhere, evidence)
+            if self.rules.rejects_foreign_violation and not refusal:
+                refusal = next(
+                    (f"{each.code}: {each.message}" for each in found if each.severity == "error"),
+                    "",
+                )
+        if not found:
+            return decision
         return Decision(
             links=links,
-            envelope=replace(envelope, findings=(*envelope.findings, *violations)),
+            envelope=replace(envelope, findings=(*envelope.findings, *found)),
             refusal=refusal,
         )
 
@@ -253,23 +262,20 @@ class Decider:
             creating=creating,
         )
 
-    def _judge_foreign(
-        self,
-        arrived: str,
-        envelope: Envelope,
-        links: Links,
-        others: Others,
-        evidence: NodeEvidence,
-    ) -> tuple[Finding, ...]:
-        try:
-            cpus = parse_kernel(arrived)
-        except CpuListError:
-            return ()
-        # An empty text confines nothing: the container would get every CPU online.
-        cpus = cpus or evidence.online or CpuSet()
-        if not cpus:
-            return ()
-        return check_foreign(cpus, envelope.cpus, other_claims(links, others, self.rules.effects))
+    def _claimed(self, links: Links) -> CpuSet:
+        return union(link.cpus for link in links.links if self.rules.effects.grants(link))
+
+
+def _judge_arrived(
+    arrived: str, envelope: Envelope, elsewhere: Mapping[ClaimUid, CpuSet], evidence: NodeEvidence
+) -> tuple[Finding, ...]:
+    try:
+        cpus = parse_kernel(arrived)
+    except CpuListError as error:
+        return (finding("C2C-ENV-07", shown_rule(error.message)),)
+    # An empty text confines nothing: the container would get every CPU online.
+    cpus = cpus or evidence.online or CpuSet()
+    return check_foreign(cpus, envelope.cpus, elsewhere) if cpus else ()
 
 
 def is_unproven(container: ContainerRecord, links: Links) -> bool:

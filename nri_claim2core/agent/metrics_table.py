@@ -53,6 +53,8 @@ OPERATIONS: Final = (
 """RPC names of the NRI Plugin service; StateChange counts as the event that it carries."""
 
 RESULTS: Final = ("ok", "refused", "failed", "deadline")
+READBACKS: Final = ("inside", "narrower", "outside", "unreadable", "gone")
+"""`narrower`: less than the envelope and nothing beyond it, as below a narrower parent."""
 """Answered; refused on purpose; an unexpected error of ours; time ran out."""
 
 VERDICTS: Final = ("verified", "mismatch", "unverified", "forged", "malformed", "stale")
@@ -163,7 +165,7 @@ METRICS: Final = (
         "claim2core_readbacks_total",
         Kind.COUNTER,
         "Readings of the effective cpuset by outcome.",
-        {"result": ("inside", "outside", "unreadable", "gone")},
+        {"result": READBACKS},
     ),
     Metric(
         "claim2core_config_reloads_total",

@@ -255,7 +255,9 @@ class Claim2CorePlugin(Plugin):
         asked = request.linux_resources.cpu.cpus
         decision = self.decider.at_update(entry)
         call.check()
-        self._book.put(replace(entry, links=decision.links, envelope=decision.envelope))
+        self._book.change(
+            container_id, lambda now: replace(now, links=decision.links, envelope=decision.envelope)
+        )
         self._note(container_id, "UpdateContainer", started)
         if decision.envelope.ownership is not Ownership.OWN:
             return None
@@ -397,9 +399,8 @@ class Claim2CorePlugin(Plugin):
         path = container.linux.cgroups_path or known.cgroups_path
         if pid == known.pid and path == known.cgroups_path:
             return entry
-        entry = replace(entry, container=replace(known, pid=pid, cgroups_path=path))
-        self._book.put(entry)
-        return entry
+        moved = replace(known, pid=pid, cgroups_path=path)
+        return self._book.change(known.id, lambda now: replace(now, container=moved))
 
     def _read_back_after(self, container: api.Container, event: str, call: Call) -> None:
         started = time.perf_counter_ns()
@@ -411,7 +412,7 @@ class Claim2CorePlugin(Plugin):
     def _read_back(self, entry: Entry, event: str, call: Call | None = None) -> tuple[Finding, ...]:
         observed, violations, result = self._readback.check(entry, event, self._book.claiming)
         self._metrics.count("claim2core_readbacks_total", result)
-        if observed is not None:
+        if result != "gone":
             self._book.observe(entry.container.id, observed, violations)
         if result == "outside":
             self._metrics.count("claim2core_envelope_violations_total")

@@ -2,7 +2,7 @@
 
 Writing proves nothing: v2 accepts a set disjoint from the parent's and runs the tasks on the
 parent's CPUs. So `effective` is read, after start and after each update, and compared with
-the predicate of the container's owner (INV-ENVELOPE).
+the predicate of the container's owner (INV-ENVELOPE). Outcomes are named in `metrics_table`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ReadBack:
     def check(
         self, entry: Entry, event: str, others: Others
     ) -> tuple[Observed | None, tuple[Finding, ...], str]:
-        """Give what is in force, the findings, and `inside`, `outside`, `unreadable` or `gone`.
+        """Give what is in force, the findings, and which of `READBACKS` that is.
 
         Raises: nothing. Blocking: host read (about four small files).
         """
@@ -42,4 +42,5 @@ class ReadBack:
             return None, (finding("C2C-ENV-20", str(error)),), "unreadable"
         observed = Observed(cpus=effective.cpus, mems=effective.mems, when=event)
         findings = self._decider().judge(entry, effective.cpus, effective.mems, others)
-        return observed, findings, "outside" if findings else "inside"
+        is_severe = any(each.severity == "error" for each in findings)
+        return observed, findings, "outside" if is_severe else "narrower" if findings else "inside"

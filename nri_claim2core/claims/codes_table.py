@@ -205,6 +205,11 @@ CODES: Final[Mapping[str, Code]] = {
         "the plugin that writes this cpuset lets the container onto CPUs of other claims",
         "reserve the claimed CPUs in that plugin's configuration",
     ),
+    "C2C-ENV-15": Code(
+        "warning",
+        "CPUs of the container's claims belong to another claim that is still in use",
+        "they were allocated again while a container still runs on them; see why it has not ended",
+    ),
     "C2C-ENV-20": Code(
         "warning",
         "the effective cpuset cannot be read, so nothing is known about it",

@@ -2,8 +2,9 @@
 
 Two predicates, one for each kind of owner. Ours: effective = envelope. Somebody else's:
 effective covers the container's claims and meets no other live claim. Both look at what the
-kernel grants (`cpuset.cpus.effective`), since what was *written* proves nothing. They return
-findings, most severe first, and never raise; none = the predicate holds.
+kernel grants (`cpuset.cpus.effective`), since what was *written* proves nothing. A third check
+is of claims alone: a device that was allocated again while its old holder still runs. They
+return findings, most severe first, and never raise; none = the predicate holds.
 """
 
 from __future__ import annotations
@@ -65,3 +66,15 @@ def check_foreign(
         if not effective.isdisjoint(others[uid])
     ]
     return tuple(findings)
+
+
+def check_double_booking(claims: CpuSet, others: Mapping[ClaimUid, CpuSet]) -> tuple[Finding, ...]:
+    """Check that the CPUs of a container's claims are in no other claim that is still in force.
+
+    `claims` and `others` are as for `check_foreign`.
+    """
+    return tuple(
+        finding("C2C-ENV-15", f"CPUs {claims & others[uid]} are also those of claim {uid}")
+        for uid in sorted(others)
+        if not claims.isdisjoint(others[uid])
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nri_claim2core.agent.book import Book, Entry, Observed
@@ -62,6 +64,34 @@ def test_a_pod_takes_its_containers_along(book):
     book.put(entry("b", sandbox_id="s2"))
     book.drop_pod("s1")
     assert ids(book) == ["b"]
+
+
+def test_a_container_that_comes_again_in_another_pod_is_that_pods(book):
+    book.put(entry("a"))
+    book.put(entry("a", sandbox_id="s2"))
+    book.drop_pod("s1")
+    assert ids(book) == ["a"]
+    book.drop_pod("s2")
+    assert book.get("a") is None
+
+
+def test_a_change_starts_from_what_is_in_the_book_now(book):
+    book.put(entry("a", name="first"))
+    book.observe("a", Observed(cpus=CpuSet([2]), mems=CpuSet(), when="x"), ())
+    changed = book.change("a", lambda now: replace(now, links=Links()))
+    assert changed.observed.when == "x"
+    assert (book.get("a"), ids(book)) == (changed, [])
+    book.drop("a")
+    assert book.change("a", lambda now: now) is None
+    assert book.get("a") is None
+
+
+def test_a_read_back_during_registration_is_not_news_of_the_runtime(book):
+    book.put(entry("gone"))
+    book.begin()
+    book.observe("gone", Observed(cpus=CpuSet([1]), mems=CpuSet(), when="recheck"), ())
+    book.rebuild([pod()], [])
+    assert book.get("gone") is None
 
 
 def test_observing_keeps_the_decision_and_counts_violations(book):

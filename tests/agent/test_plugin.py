@@ -227,6 +227,32 @@ def test_naming_a_claim_does_not_make_its_cpus_ones_own(world):
         assert codes == ["C2C-ENV-14"]
 
 
+def test_cpus_allocated_again_while_their_old_holder_runs_are_given_and_reported(world):
+    world.hold({CLAIM_A: [POD], CLAIM_B: [OTHER_POD]})
+    with world.runtime() as runtime, world.running(runtime):
+        other = world.container(DEVICE_B, env=[ENV_B], pod=OTHER_POD)
+        assert runtime.create_container(world.pod(OTHER_POD), other).ok
+        world.tree.claim_file(CLAIM_A, "3-4")
+        made = create(world, runtime, DEVICE_A, env=[f"DRA_CPUSET_{CLAIM_A}=3-4"])
+        assert cpu(made).cpus == "3-4"
+        [finding] = world.book.get(made.id).envelope.findings
+        assert (finding.code, finding.severity) == ("C2C-ENV-15", "warning")
+        assert finding.message == f"CPUs 4 are also those of claim {CLAIM_B}"
+        # The old one is gone: so is the conflict.
+        assert runtime.stop_container(other.id).ok
+        again = create(world, runtime, DEVICE_A, env=[f"DRA_CPUSET_{CLAIM_A}=3-4"], name="again")
+        assert world.book.get(again.id).envelope.findings == ()
+
+
+def test_a_cpuset_of_another_plugin_that_cannot_be_read_is_reported_and_kept(world):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A, cpus="3-0")
+        assert cpu(made).cpus == "3-0"
+        [finding] = world.book.get(made.id).envelope.findings
+        assert finding.code == "C2C-ENV-07"
+        assert "3-0" in finding.message
+
+
 def test_a_foreign_violation_is_refused_where_configured(tmp_path):
     world = World(tmp_path, rules=Rules(rejects_foreign_violation=True))
     with world.runtime() as runtime, world.running(runtime):
@@ -309,6 +335,26 @@ def test_a_narrower_parent_is_reported_and_starts(world):
         world.kernel_says(made.id, "2")
         assert runtime.start_container(made.id).ok
         assert [v.code for v in world.book.get(made.id).violations] == ["C2C-ENV-11"]
+        assert world.metrics.value("claim2core_readbacks_total", "narrower") == 2
+        assert world.metrics.value("claim2core_envelope_violations_total") == 0
+        assert world.book.tally().nr_violated == 0
+
+
+def test_what_cannot_be_read_is_unknown_and_said_once(world, caplog):
+    with world.runtime() as runtime, world.running(runtime):
+        made = create(world, runtime, DEVICE_A)
+        world.kernel_says(made.id, "2-3")
+        runtime.start_container(made.id)
+        world.kernel_says(made.id, "0-7")
+        runtime.update_cpuset(made.id, "0-7")
+        world.kernel_says(made.id, "?")
+        for _ in range(3):
+            world.plugin.verify_again()
+        entry = world.book.get(made.id)
+        assert (entry.observed, [v.code for v in entry.violations]) == (None, ["C2C-ENV-20"])
+        assert (world.book.tally().nr_unverified, world.book.tally().nr_violated) == (1, 0)
+    said = [r.code for r in caplog.records if r.message == "cpuset read back"]
+    assert said == ["C2C-ENV-10", "C2C-ENV-20"]
 
 
 def test_the_kernel_is_asked_again_after_an_update(world):
