@@ -10,6 +10,7 @@ import argparse
 from typing import Final
 
 from nri_claim2core.cli import output
+from nri_claim2core.cli.arguments import add_config_arguments, add_root_argument
 
 DESCRIPTION: Final = (
     "Check configuration files, show the configuration that is in force, or print its schema."
@@ -53,25 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="configuration file (default /etc/claim2core/claim2core.yaml); conf.d/*.yaml"
-        " beside it is read too",
-    )
+    add_config_arguments(parser)
     parser.add_argument(
         "--runtime-config",
         metavar="FILE",
         help="file whose text the runtime would deliver (such as"
         " /etc/nri/conf.d/95-claim2core.conf)",
     )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="OPTION=VALUE",
-        help="as on the plugin's command line; may be repeated",
-    )
-    output.add_root_argument(parser)
+    add_root_argument(parser)
     output.add_output_argument(parser)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nri_claim2core.cli import output
+from nri_claim2core.cli.arguments import add_config_arguments, add_root_argument
 from nri_claim2core.model.errors import HostError
 
 if TYPE_CHECKING:
@@ -30,20 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='JSON {"pod": ..., "container": ..., "runtime": {"name", "version"}} in the form of'
         " the NRI messages; - is standard input",
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="configuration file (default /etc/claim2core/claim2core.yaml below the root)",
-    )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="OPTION=VALUE",
-        help="as on the plugin's command line; may be repeated",
-    )
-    output.add_root_argument(parser)
+    add_config_arguments(parser)
+    add_root_argument(parser)
     output.add_output_argument(parser)
 
 

@@ -62,16 +62,6 @@ def add_output_argument(parser: argparse.ArgumentParser, default: str = "table")
     )
 
 
-def add_root_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--root DIR`."""
-    parser.add_argument(
-        "--root",
-        metavar="DIR",
-        default="/",
-        help="read the files of a captured node below DIR instead of this node's",
-    )
-
-
 def document(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Give a document of the public JSON interface."""
     from nri_claim2core.agent.documents import API_VERSION  # noqa: PLC0415 - only when needed

@@ -7,6 +7,8 @@ import gc
 from pathlib import Path
 from typing import Final
 
+from nri_claim2core.cli.arguments import add_config_arguments
+
 DESCRIPTION: Final = (
     "Register with the container runtime as an NRI plugin, link every container to its claims "
     "and keep it on their CPUs. Runs until SIGTERM; SIGHUP reads the configuration again. "
@@ -16,21 +18,7 @@ DESCRIPTION: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="configuration file; conf.d/*.yaml beside it is read too "
-        "(default: /etc/claim2core/claim2core.yaml, which may be absent)",
-    )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="OPTION=VALUE",
-        help="set one option over all files, e.g. --set mode=observe; may be repeated",
-    )
+    add_config_arguments(parser)
     parser.add_argument(
         "--socket", metavar="PATH", help="NRI socket; short for --set plugin.socketPath=PATH"
     )
@@ -66,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         overrides.append(f"plugin.socketPath={args.socket}")
     PluginRole(
         RoleOptions(
-            config_path=args.config,
+            config_path=Path(args.config) if args.config else None,
             overrides=tuple(overrides),
             root=args.root,
             run_dir=args.run_dir,
