@@ -11,7 +11,6 @@ There is no network, no Kubernetes and no unbounded wait in this module.
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections import Counter
@@ -24,6 +23,7 @@ from google.protobuf.message import Message
 
 from nri_claim2core.agent.book import Book, Entry
 from nri_claim2core.agent.decide import Decider, Decision, is_unproven, orphan_pod
+from nri_claim2core.agent.decision_log import log_decision
 from nri_claim2core.agent.guard import unclaimed_go_on
 from nri_claim2core.agent.metrics import Metrics
 from nri_claim2core.agent.readback import ReadBack
@@ -34,7 +34,7 @@ from nri_claim2core.agent.records import (
     pod_record,
 )
 from nri_claim2core.agent.runtimes import reports_cdi_devices
-from nri_claim2core.model.claim import Finding
+from nri_claim2core.agent.verifier import Verifier
 from nri_claim2core.model.envelope import Ownership
 from nri_claim2core.model.ids import ContainerId, SandboxId
 from nri_claim2core.model.records import ContainerRecord, PodRecord
@@ -48,13 +48,6 @@ KEPT_ENV_CHARACTERS: Final = 1024
 """Of claim variables that are remembered as a matter of course: those of ten claims."""
 
 NOTHING_ADDED: Final[Mapping[str, int]] = MappingProxyType({})
-
-_LEVELS: Final = {
-    "error": logging.ERROR,
-    "warning": logging.WARNING,
-    "info": logging.INFO,
-    "": logging.INFO,
-}
 
 _VALIDATION: Final = EVENT_OF_RPC["ValidateContainerAdjustment"].mask
 
@@ -78,17 +71,15 @@ class Claim2CorePlugin(Plugin):
     ) -> None:
         super().__init__()
         self.decider = decider
-        self._readback = readback
         self._book = book
         self._metrics = metrics
+        self.verifier = Verifier(readback, book, metrics)
         metrics.before_reading(self._set_gauges)
         self._validates = validates
         self._on_configure = on_configure
         self._cdi_reported = False
         self._pending_pods: dict[SandboxId, PodRecord] = {}
         self._pending: list[ContainerRecord] = []
-        self._put_back: frozenset[ContainerId] = frozenset()
-        "Those whose cpuset the last answer to Synchronize set, and that were not read back yet."
 
     # -- registration ---------------------------------------------------------------------
 
@@ -143,7 +134,7 @@ class Claim2CorePlugin(Plugin):
                 update = cpuset_update(entry.container.id, str(envelope.cpus))
                 update.ignore_failure = True
                 updates.append(update)
-        self._put_back = frozenset(ContainerId(update.container_id) for update in updates)
+        self.verifier.expect(ContainerId(update.container_id) for update in updates)
         tally = self._book.tally()
         log.info(
             "synchronized",
@@ -226,7 +217,7 @@ class Claim2CorePlugin(Plugin):
         entry = self._refresh(request.container)
         if entry is None or entry.envelope.ownership is Ownership.NONE:
             return None
-        violations = self._read_back(entry, "StartContainer", call)
+        violations = self.verifier.check(entry, "StartContainer", call)
         call.check()
         outside = [v for v in violations if v.severity == "error"]
         self._note(entry.container.id, "StartContainer", started)
@@ -353,33 +344,6 @@ class Claim2CorePlugin(Plugin):
             update=[cpuset_update(container_id, str(entry.envelope.cpus))]
         )
 
-    def verify_all(self) -> None:
-        """Say what is wrong with the containers that were found, and read all of them back.
-
-        For the time after Synchronize was answered; those whose cpuset the runtime has yet to
-        set come with `verify_again`. Blocking: host reads, two files each.
-        """
-        for entry in self._book.claiming():
-            decision = Decision(links=entry.links, envelope=entry.envelope)
-            if _LEVELS[decision.severity] > logging.INFO:
-                _log_decision(entry.pod, entry.container, decision, "")
-            if entry.container.id not in self._put_back:
-                self._verify(entry, "Synchronize")
-
-    def verify_again(self) -> None:
-        """Read back those whose cpuset Synchronize set, and those last found outside.
-
-        Of neither does an event tell when they are right. Blocking: as `verify_all`.
-        """
-        put_back, self._put_back = self._put_back, frozenset()
-        for entry in self._book.claiming():
-            if entry.violations or entry.container.id in put_back:
-                self._verify(entry, "recheck")
-
-    def _verify(self, entry: Entry, when: str) -> None:
-        if entry.envelope.ownership is not Ownership.NONE:
-            self._read_back(entry, when)
-
     def _adopt(self, pod: api.PodSandbox, container: api.Container, call: Call) -> Entry:
         # An event for a container never seen: it was created while we registered.
         record = pod_record(pod)
@@ -406,24 +370,8 @@ class Claim2CorePlugin(Plugin):
         started = time.perf_counter_ns()
         entry = self._refresh(container)
         if entry is not None and entry.envelope.ownership is not Ownership.NONE:
-            self._read_back(entry, event, call)
+            self.verifier.check(entry, event, call)
             self._note(entry.container.id, event, started)
-
-    def _read_back(self, entry: Entry, event: str, call: Call | None = None) -> tuple[Finding, ...]:
-        observed, violations, result = self._readback.check(entry, event, self._book.claiming)
-        self._metrics.count("claim2core_readbacks_total", result)
-        if result != "gone":
-            self._book.observe(entry.container.id, observed, violations)
-        if result == "outside":
-            self._metrics.count("claim2core_envelope_violations_total")
-        if violations != entry.violations:
-            is_right = observed is not None and not violations
-            say = functools.partial(_log_read_back, entry, event, violations, is_right=is_right)
-            if call is None:
-                say()
-            else:
-                call.afterwards(say)
-        return violations
 
     def _report(
         self, pod: PodRecord, container: ContainerRecord, decision: Decision, call: Call
@@ -433,7 +381,7 @@ class Claim2CorePlugin(Plugin):
             self._metrics.count("claim2core_claim_verdicts_total", link.verdict.value)
         if links.links or links.findings:
             op = call.op
-            call.afterwards(lambda: _log_decision(pod, container, decision, op))
+            call.afterwards(lambda: log_decision(pod, container, decision, op))
 
     def _note(self, container_id: ContainerId, event: str, started_ns: int) -> None:
         self._book.note_time(container_id, event, time.perf_counter_ns() - started_ns)
@@ -474,45 +422,3 @@ def make_entry(
         envelope=decision.envelope,
         added_ns=added_ns,
     )
-
-
-def _log_decision(pod: PodRecord, container: ContainerRecord, decision: Decision, op: str) -> None:
-    links, envelope = decision.links, decision.envelope
-    problems = [link for link in links.links if link.code]
-    log.log(
-        max(_LEVELS[decision.severity], logging.WARNING if decision.refusal else logging.INFO),
-        "container refused" if decision.refusal else "container linked",
-        extra={
-            "op": op,
-            "pod": f"{pod.namespace}/{pod.name}",
-            "container": container.id,
-            "container_name": container.name,
-            "claims": {link.claim_uid: link.verdict.value for link in links.links},
-            "cpus": str(envelope.cpus),
-            "mems": str(envelope.mems),
-            "ownership": envelope.ownership.value,
-            "findings": [
-                *(f"{link.code}: {link.reason}" for link in problems),
-                *(f"{f.code}: {f.message}" for f in decision.findings),
-            ],
-        },
-    )
-
-
-def _log_read_back(
-    entry: Entry, event: str, violations: tuple[Finding, ...], *, is_right: bool
-) -> None:
-    if is_right:
-        log.info("cpuset as it has to be again", extra={"container": entry.container.id})
-    for violation in violations:
-        log.log(
-            _LEVELS[violation.severity],
-            "cpuset read back",
-            extra={
-                "container": entry.container.id,
-                "pod": f"{entry.pod.namespace}/{entry.pod.name}",
-                "event": event,
-                "code": violation.code,
-                "finding": violation.message,
-            },
-        )

@@ -225,10 +225,10 @@ class PluginRole:
                     self._apply(self._source.reload(), "files")
                     self.watch.reloaded()
                 elif chore == "settle":
-                    self.plugin.verify_all()
+                    self.plugin.verifier.verify_all()
                     settle_memory()
                 elif chore == "poll":
-                    self.plugin.verify_again()
+                    self.plugin.verifier.verify_again()
                     gc.collect()
                 self._check_handlers()
                 endpoint = self._kept_endpoint(endpoint)

@@ -113,8 +113,8 @@ class InProcessPlugin(AttachedPlugin):
     def attach(self, runtime: EmbeddedRuntime) -> None:
         """Register, and read back what was there before, as the role does."""
         super().attach(runtime)
-        self._claim2core.verify_all()
-        self._claim2core.verify_again()
+        self._claim2core.verifier.verify_all()
+        self._claim2core.verifier.verify_again()
 
     def entry(self, container_id: str) -> dict[str, Any]:
         """Give all it knows of a container, nothing if it does not know it."""

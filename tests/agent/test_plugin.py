@@ -210,7 +210,7 @@ def test_what_was_found_at_a_restart_is_said_and_counted(world, caplog):
         with world.running(runtime):
             for verdict in ("verified", "forged"):
                 assert world.metrics.value("claim2core_claim_verdicts_total", verdict) == 1
-            world.plugin.verify_all()
+            world.plugin.verifier.verify_all()
     [said] = [r for r in caplog.records if r.message == "container linked"]
     assert (said.container, said.levelname) == (forged.id, "WARNING")
     assert CLAIM_B in said.claims
@@ -349,7 +349,7 @@ def test_what_cannot_be_read_is_unknown_and_said_once(world, caplog):
         runtime.update_cpuset(made.id, "0-7")
         world.kernel_says(made.id, "?")
         for _ in range(3):
-            world.plugin.verify_again()
+            world.plugin.verifier.verify_again()
         entry = world.book.get(made.id)
         assert (entry.observed, [v.code for v in entry.violations]) == (None, ["C2C-ENV-20"])
         assert (world.book.tally().nr_unverified, world.book.tally().nr_violated) == (1, 0)
@@ -398,10 +398,10 @@ def test_a_cpuset_that_was_just_put_back_is_read_when_the_runtime_had_time_to_se
         with world.running(runtime):
             # The answer is out, and the runtime about to write.
             world.kernel_says(late.id, "0-7")
-            world.plugin.verify_all()
+            world.plugin.verifier.verify_all()
             assert world.book.get(late.id).observed is None
             world.kernel_says(late.id, "2-3")
-            world.plugin.verify_again()
+            world.plugin.verifier.verify_again()
             entry = world.book.get(late.id)
             assert (str(entry.observed.cpus), entry.violations) == ("2-3", ())
     assert [r for r in caplog.records if r.message == "cpuset read back"] == []
@@ -415,11 +415,11 @@ def test_a_violation_is_looked_at_until_it_is_over_and_said_once(world, caplog):
         runtime.start_container(made.id)
         world.kernel_says(made.id, "0-7")
         runtime.update_cpuset(made.id, "0-7")
-        world.plugin.verify_again()
+        world.plugin.verifier.verify_again()
         assert [v.code for v in world.book.get(made.id).violations] == ["C2C-ENV-10"]
         world.kernel_says(made.id, "2-3")
         for _ in range(2):
-            world.plugin.verify_again()
+            world.plugin.verifier.verify_again()
         assert world.book.get(made.id).violations == ()
     said = [r.message for r in caplog.records if r.message.startswith("cpuset ")]
     assert said == ["cpuset re-asserted", "cpuset read back", "cpuset as it has to be again"]
@@ -460,7 +460,7 @@ def test_memory_nodes_that_were_never_set_are_no_bound(world):
         with world.running(runtime):
             # Both nodes: its cpuset comes with the answer to Synchronize, its nodes do not.
             world.kernel_says(late.id, "2-3", mems="0-1")
-            world.plugin.verify_again()
+            world.plugin.verifier.verify_again()
             entry = world.book.get(late.id)
             assert (str(entry.observed.mems), entry.violations) == ("0-1", ())
 
