@@ -33,6 +33,7 @@ from e2e.bench.candidates import (
     go_candidate,
     own_candidate,
 )
+from e2e.bench.cgroups import claim_cgroups
 from e2e.bench.figures import Figure, Goal, quantile, table
 from e2e.bench.machine import Machine, read_cpu_ms, read_machine, read_memory, wait_idle
 from e2e.peers.go_runtime import PeerError
@@ -81,17 +82,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size: Size = options.size
     machine = read_machine(size.sample_s)
     warn_if_busy(machine)
-    with tempfile.TemporaryDirectory(prefix="c2c-bench-") as directory:
-        bench = Bench(Path(directory), nr_claims=machine.cpus)
+    with (
+        tempfile.TemporaryDirectory(prefix="c2c-bench-") as directory,
+        claim_cgroups(machine.cpus) as cgroup_parent,
+    ):
+        if not cgroup_parent:
+            print("bench: no cgroups for containers: nothing is read back", file=sys.stderr)
+        bench = Bench(Path(directory), nr_claims=machine.cpus, cgroup_parent=cgroup_parent)
         try:
             figures = [
                 *measure_starts(bench, candidates, rounds=size.starts),
                 *measure_calls(
-                    bench,
-                    candidates,
-                    rounds=size.rounds,
-                    calls=size.calls,
-                    pause_us=options.pause_us,
+                    bench, candidates, rounds=size.rounds, calls=size.calls, options=options
                 ),
                 *measure_sync(bench, candidates, rounds=size.syncs),
             ]
@@ -195,7 +197,12 @@ def measure_starts(bench: Bench, candidates: Sequence[Candidate], *, rounds: int
 
 
 def measure_calls(
-    bench: Bench, candidates: Sequence[Candidate], *, rounds: int, calls: int, pause_us: int
+    bench: Bench,
+    candidates: Sequence[Candidate],
+    *,
+    rounds: int,
+    calls: int,
+    options: argparse.Namespace,
 ) -> list[Figure]:
     """Time what each candidate adds to CreateContainer and StartContainer, in turns."""
     create = [
@@ -223,7 +230,11 @@ def measure_calls(
             for name, running in attached[turn:] + attached[:turn]:
                 before_ms = read_cpu_ms(running.pid) if running.pid else 0.0
                 create_ns, start_ns = running.runtime.bench(
-                    calls, warmup=WARMUP, claims=bench.nr_claims, pause_us=pause_us
+                    calls,
+                    warmup=WARMUP,
+                    claims=bench.nr_claims,
+                    cgroup_parent=bench.cgroup_parent,
+                    pause_us=options.pause_us,
                 )
                 if number < 0:
                     continue

@@ -92,10 +92,14 @@ class Running:
 class Bench:
     """Starts candidates in a directory of its own."""
 
-    def __init__(self, directory: Path, *, nr_claims: int) -> None:
-        """Write the evidence for the claims that generated containers carry."""
+    def __init__(self, directory: Path, *, nr_claims: int, cgroup_parent: str) -> None:
+        """Write the evidence for the claims that generated containers carry.
+
+        `cgroup_parent` is where their cgroups are; empty = nowhere.
+        """
         self.directory = directory
         self.nr_claims = nr_claims
+        self.cgroup_parent = cgroup_parent
         self.root = directory / "root"
         write_evidence(self.root, nr_claims)
 

@@ -219,6 +219,7 @@ class GoRuntime:
         warmup: int = 0,
         size_bytes: int = 5900,
         claims: int = 0,
+        cgroup_parent: str = "",
         pause_us: int = 0,
         wait_s: float = 300.0,
     ) -> tuple[list[int], list[int]]:
@@ -233,6 +234,7 @@ class GoRuntime:
             warmup=warmup,
             bytes=size_bytes,
             claims=claims,
+            cgroup_parent=cgroup_parent,
             pause_us=pause_us,
             wait_s=wait_s,
         )

@@ -43,8 +43,8 @@ func generatePod(index int) *adaptation.PodSandbox {
 	}
 }
 
-// generateContainer pads an annotation until the encoded message has size bytes, or a few less.
-func generateContainer(index int, pod *adaptation.PodSandbox, claims, size int) *adaptation.Container {
+// generateContainer pads an annotation until the encoded message has l.Bytes, or a few less.
+func generateContainer(index int, pod *adaptation.PodSandbox, l load) *adaptation.Container {
 	container := &adaptation.Container{
 		Id:           containerID(index),
 		PodSandboxId: pod.Id,
@@ -73,14 +73,17 @@ func generateContainer(index int, pod *adaptation.PodSandbox, claims, size int) 
 			Options:     []string{"rbind", "rprivate", "ro"},
 		})
 	}
-	if claims > 0 {
-		claim := index % claims
+	if l.Claims > 0 {
+		claim := index % l.Claims
 		uid := claimUID(claim)
 		container.Env = append(container.Env, "DRA_CPUSET_"+uid+"="+strconv.Itoa(claim))
 		container.CDIDevices = []*adaptation.CDIDevice{{Name: "dra.k8s.io/cpu=claim-" + uid}}
+		if l.CgroupParent != "" {
+			container.Linux.CgroupsPath = fmt.Sprintf("%s/claim-%d", l.CgroupParent, claim)
+		}
 	}
 	// Key and framing of the padding itself take at most 20 bytes.
-	if missing := size - proto.Size(container) - 20; missing > 0 {
+	if missing := l.Bytes - proto.Size(container) - 20; missing > 0 {
 		container.Annotations["padding"] = strings.Repeat("x", missing)
 	}
 	return container
@@ -97,7 +100,7 @@ func generate(l load) ([]*adaptation.PodSandbox, []*adaptation.Container) {
 	}
 	containers := make([]*adaptation.Container, l.Count)
 	for i := range containers {
-		containers[i] = generateContainer(i, pods[i%nrPods], l.Claims, l.Bytes)
+		containers[i] = generateContainer(i, pods[i%nrPods], l)
 	}
 	return pods, containers
 }
@@ -114,7 +117,7 @@ func (r *runtime) bench(l load, reply fields) error {
 		// Numbers above those of "state", so that no container lives twice.
 		index := 1_000_000 + l.Warmup + round
 		pod := generatePod(index)
-		container := generateContainer(index, pod, l.Claims, l.Bytes)
+		container := generateContainer(index, pod, l)
 		container.State = adaptation.ContainerState_CONTAINER_CREATED
 		if err := r.nri.RunPodSandbox(ctx, &adaptation.RunPodSandboxRequest{Pod: pod}); err != nil {
 			return err

@@ -38,6 +38,9 @@ type load struct {
 	// Claims is the number of distinct claims; container i holds claim i modulo Claims, of
 	// CPU i modulo Claims. 0 = no container has a claim.
 	Claims int `json:"claims"`
+	// CgroupParent is the directory of the cgroups claim-N of all containers that hold claim N;
+	// empty = a path for each container, where nothing is.
+	CgroupParent string `json:"cgroup_parent"`
 	// Warmup rounds of "bench" that are not reported.
 	Warmup int `json:"warmup"`
 	// PauseUs is slept between rounds of "bench".
