@@ -12,12 +12,15 @@ from nri_claim2core.model.errors import Claim2CoreError, ConfigError, PeerError,
 
 
 class RpcError(Claim2CoreError):
-    """A call was refused; `status` is the ttrpc status code, `message` goes over the wire."""
+    """A call was refused; `status` is the ttrpc status code, `message` goes over the wire.
+
+    A message that is no text, such as the exception behind it, is taken as its text.
+    """
 
     code = "C2C-NRI-01"
 
     def __init__(self, status: int, message: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(str(message), hint=hint)
         self.status = int(status)
 
     def __str__(self) -> str:

@@ -34,6 +34,7 @@ MAX_RECEIVED_DATA_BYTES = 16 << 20
 MAX_STREAM_ID = (1 << 32) - 1
 _MAX_NAME_CHARACTERS = 120  # of a peer's own words that are repeated in an answer
 _MAX_STATUS_CHARACTERS = 4096  # bounds an error whatever a handler says
+_MAX_STATUS = (1 << 31) - 1  # google.rpc.Status has an int32
 
 _HEADER = struct.Struct(">IIBB")
 
@@ -235,8 +236,11 @@ def encode_response(
 def encode_error(stream_id: int, status: int, message: str) -> bytes:
     """Give the message of a failed answer: a status and no payload, as Go sends it.
 
-    Text that UTF-8 cannot carry (undecodable file names) is replaced, a long one cut.
+    Text that UTF-8 cannot carry (undecodable file names) is replaced, a long one cut. A number
+    that is no error's is sent as UNKNOWN: 0 would be a success.
     """
+    if not 0 < status <= _MAX_STATUS:
+        status = Code.UNKNOWN
     text = message[:_MAX_STATUS_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
     response = ttrpc_pb2.Response(status=ttrpc_pb2.Status(code=status, message=text))
     return encode(stream_id, _RESPONSE, response.SerializeToString())

@@ -172,6 +172,11 @@ def test_an_error_can_say_anything():
     assert ttrpc_pb2.Response.FromString(data[10:]).status.message.startswith("?xxx")
 
 
+@pytest.mark.parametrize("status", [0, -1, 1 << 31, 1 << 40])
+def test_a_status_that_is_no_errors_is_unknown(status):
+    assert ttrpc_pb2.Response.FromString(encode_error(1, status, "no")[10:]).status.code == 2
+
+
 # -- client -----------------------------------------------------------------------------------
 
 
