@@ -162,17 +162,16 @@ class Dispatcher:
             return _outcome(route, call, route.handler(call.request, call), "ok")
         except RpcError as error:
             return Outcome(b"", error, "refused", None)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a handler may fail in any way
+        except BaseException as error:  # noqa: BLE001 - any way to fail, sys.exit and cancelling too
             return self._failed(route, error)
 
     def late_answer(self, call: Call) -> Outcome:
         """Give the answer to a call whose handler ran out of time."""
-        route = self.routes[call.method]
+        route = self.routes.get(call.method)
         if isinstance(call.request, api.StateChangeEvent):
-            translated = self._translate(call)
-            if translated is None:
-                return Outcome(b"", None, "deadline", None)
-            route = translated
+            route = self._translate(call)
+        if route is None:  # a StateChange that nothing handles, translated by the handler
+            return Outcome(b"", None, "deadline", None)
         try:
             return _outcome(route, call, self._late(call), "deadline")
         except RpcError as error:
@@ -181,7 +180,7 @@ class Dispatcher:
                     _rejection(error.message).SerializeToString(), None, "deadline", None
                 )
             return Outcome(b"", error, "deadline", None)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - as in a handler
+        except BaseException as error:  # noqa: BLE001 - as in a handler
             return self._failed(route, error)._replace(result="deadline")
 
     def _failed(self, route: Route, error: BaseException) -> Outcome:
@@ -301,4 +300,5 @@ def _outcome(route: Route, call: Call, answer: Message | None, result: Result) -
 
 
 def _rejection(reason: str) -> api.ValidateContainerAdjustmentResponse:
-    return api.ValidateContainerAdjustmentResponse(reject=True, reason=reason)
+    sendable = reason.encode("utf-8", "replace").decode("utf-8")
+    return api.ValidateContainerAdjustmentResponse(reject=True, reason=sendable)

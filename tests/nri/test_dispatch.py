@@ -406,6 +406,23 @@ def test_an_answer_of_another_type_is_the_handlers_failure(answer):
     assert "CreateContainer" in str(outcome.failure)
 
 
+def test_a_state_change_that_nothing_handles_may_be_late_in_the_middle():
+    """The handler was interrupted between translating it and finding no handler for it."""
+    outcome = late(Dispatcher(Two()), "RemoveContainer", api.RemoveContainerRequest())
+    assert outcome[:3] == (b"", None, "deadline")
+
+
+def test_a_rejection_can_say_anything():
+    plugin = Judging()
+    plugin.error = plugin.late = RpcError(Code.PERMISSION_DENIED, "CPUs of \udcff")
+    dispatcher = Dispatcher(plugin)
+    assert validate(dispatcher) == (True, "CPUs of ?")
+    request = api.ValidateContainerAdjustmentRequest()
+    assert late(dispatcher, "ValidateContainerAdjustment", request).payload == (
+        b"\x08\x01\x12\x09CPUs of ?"
+    )
+
+
 def test_shutdown_is_passed_on():
     class Ending(Two):
         ended = False
