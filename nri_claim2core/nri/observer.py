@@ -46,5 +46,7 @@ def tell(once: OnceLogger, action: Callable[[], None]) -> None:
     """Tell an observer something: call `action`, and log once if it fails."""
     try:
         action()
-    except Exception as error:  # noqa: BLE001 - see Observer
+    except KeyboardInterrupt:  # the main thread's, where a runner tells
+        raise
+    except BaseException as error:  # noqa: BLE001 - see Observer
         once.fail("nri observer failed", error)

@@ -279,7 +279,7 @@ class Session:
         try:
             if self._serve():
                 self._finish()
-        except Exception as error:  # the root of this thread
+        except BaseException as error:  # the root of this thread: nobody would read on
             log.exception("nri session failed")
             self._wire.fail(ConnectionLostError(f"failure of our own: {error!r}"))
             self._finish()
@@ -406,7 +406,7 @@ class Session:
         for action in call.actions:
             try:
                 action()
-            except Exception as error:  # noqa: BLE001 - may fail as a handler may
+            except BaseException as error:  # noqa: BLE001 - may fail as a handler may
                 self._note_failure(call, error)
         call.actions.clear()  # closures that hold the call
         with self._wire.lock:
@@ -498,5 +498,5 @@ class Session:
             self._overdue = method
         try:
             self._observer.on_request(method, seconds, result)
-        except Exception as error:  # noqa: BLE001 - see Observer
+        except BaseException as error:  # noqa: BLE001 - see Observer
             self._once.fail("nri observer failed", error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import queue
@@ -368,15 +369,38 @@ def test_a_handler_that_raises_fails_its_call_only(caplog):
     assert run.recorder.requests.count(("CreateContainer", "error")) == 3
 
 
-def test_a_handler_that_exits_does_not_end_the_reader(caplog):
+# What sys.exit raises, a cancelled task of asyncio, a failed assertion of pytest.
+EXITS = [SystemExit(1), asyncio.CancelledError(), pytest.fail.Exception("no")]
+
+
+@pytest.mark.parametrize("failure", EXITS, ids=lambda failure: type(failure).__name__)
+def test_a_handler_that_exits_does_not_end_the_reader(failure, caplog):
     plugin = Quick()
-    plugin.answers["c"] = SystemExit(1)
-    with running(plugin) as run:
+    plugin.answers["c"] = failure
+    with running(plugin, handler_deadline=lambda _: GIVE_UP_S) as run:
         run.peer.set_up()
-        assert run.peer.call("CreateContainer", create()).status == 2
-        assert run.peer.call("CreateContainer", create("ok")).status == 0
+        assert run.peer.call("CreateContainer", create(), timeout_ns=0).status == 2
+        assert run.peer.call("CreateContainer", create("ok"), timeout_ns=0).status == 0
         assert run.session.nr_stuck == 0
     assert "nri handler failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "said"),
+    [
+        (RpcError(Code.INTERNAL, KeyError("claim")), 13, "'claim'"),
+        (RpcError(0, "refused"), 2, "refused"),
+        (RpcError(1 << 40, "refused"), 2, "refused"),
+    ],
+)
+def test_a_refusal_that_cannot_be_sent_as_it_is_is_still_one(refusal, status, said):
+    plugin = Quick()
+    plugin.answers["c"] = refusal
+    with running(plugin) as run:
+        run.peer.set_up()
+        answer = run.peer.call("CreateContainer", create())
+        assert (answer.status, answer.message) == (status, said)
+        assert run.peer.call("CreateContainer", create("ok")).status == 0
 
 
 def test_an_answer_too_large_becomes_an_error(caplog):
@@ -410,11 +434,12 @@ def test_pipelined_requests_are_answered_in_order():
     assert plugin.got == names
 
 
-def test_an_observer_that_raises_is_logged_and_ignored(caplog):
+@pytest.mark.parametrize("failure", [ValueError("observer"), *EXITS])
+def test_an_observer_that_raises_is_logged_and_ignored(failure, caplog):
     with running(Quick()) as run:
 
         def fail(*_):
-            raise ValueError("observer")
+            raise failure
 
         run.recorder.on_request = fail
         run.recorder.on_registered = fail
@@ -576,6 +601,19 @@ def test_an_action_afterwards_that_hangs_or_raises_does_not_stop_events(caplog):
         assert run.session.nr_stuck == 0
         assert run.peer.call("StopContainer", stop()).status == 0
     assert caplog.text.count("ValueError: of an action") == 1
+
+
+@pytest.mark.parametrize("failure", EXITS, ids=lambda failure: type(failure).__name__)
+def test_an_action_afterwards_that_exits_does_not_end_the_reader(failure):
+    def todo(what):
+        if what == "c1":
+            raise failure
+
+    with running(Follower(todo), handler_deadline=lambda _: GIVE_UP_S) as run:
+        run.peer.set_up()
+        assert run.peer.call("CreateContainer", create("c1"), timeout_ns=0).status == 0
+        assert run.peer.call("StopContainer", stop(), timeout_ns=0).status == 0
+        assert run.session.nr_stuck == 0
 
 
 def test_what_is_left_for_afterwards_is_done_by_a_late_handler_too():
