@@ -145,9 +145,16 @@ class Session:
     # -- the owner's side ---------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to serve the runtime, in threads of this session's own."""
-        threading.Thread(target=self._lead, name="nri-reader", daemon=True).start()
-        self._watchdog.start()
+        """Begin to serve the runtime, in threads of this session's own.
+
+        Where none is to be had, the connection ends.
+        """
+        try:
+            self._watchdog.start()
+            self._start_reader()
+        except RuntimeError as error:
+            self._wire.fail(ConnectionLostError(f"no thread to watch with: {error}"))
+            self._finish()
 
     def register(self, timeout_s: float = REGISTRATION_TIMEOUT_S) -> Registration:
         """Register once and give what Configure said, whichever of the two comes first.
@@ -441,6 +448,9 @@ class Session:
             self._nr_stuck += 1
         if not call.answered:
             self._answer_late(call)
+        self._start_reader()
+
+    def _start_reader(self) -> None:
         try:
             threading.Thread(target=self._lead, name="nri-reader", daemon=True).start()
         except RuntimeError as error:

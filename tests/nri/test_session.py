@@ -505,6 +505,39 @@ def test_nothing_to_change_is_the_default_late_answer():
         plugin.go.release()
 
 
+class NoThread(threading.Thread):
+    """A thread of a process that may have no more."""
+
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+
+def test_without_a_thread_to_read_on_the_connection_ends_after_the_late_answer(monkeypatch):
+    plugin = Stuck()
+    with running(plugin, handler_deadline=soon) as run:
+        run.peer.set_up()
+        monkeypatch.setattr(threading, "Thread", NoThread)
+        assert run.peer.call("CreateContainer", create()).status == 0
+        run.peer.expect_closed()
+        assert "no thread to read with: can't start new thread" in run.end().message
+        plugin.go.release()
+
+
+@pytest.mark.parametrize("name", ["nri-watchdog", "nri-reader"])
+def test_without_a_thread_at_the_start_the_connection_ends(name, monkeypatch):
+    class Scarce(threading.Thread):
+        def start(self):
+            if self.name == name:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", Scarce)
+    with running(Quick()) as run:
+        run.peer.expect_closed()
+        assert "can't start new thread" in run.end().message
+        assert isinstance(run.failure, RegistrationError)
+
+
 def test_requests_already_read_pass_to_the_next_reader():
     plugin = Stuck()
     with running(plugin, handler_deadline=soon) as run:
