@@ -7,11 +7,15 @@ observer cannot take the connection down.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from nri_claim2core.model.errors import Claim2CoreError
 from nri_claim2core.nri.dispatch import Registration, Result
+from nri_claim2core.nri.errors import RegistrationError
 from nri_claim2core.nri.once import OnceLogger
+
+log = logging.getLogger(__name__)
 
 
 class Observer:
@@ -40,6 +44,35 @@ class Observer:
 
     def on_request(self, method: str, seconds: float, result: Result) -> None:
         """A request was answered, this long after it was read."""
+
+
+class LogObserver(Observer):
+    """Logs why the plugin is not at work, and no reason twice in a row.
+
+    The reason is part of the text: a program that set up no logging shows nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def on_unreachable(self, reason: Claim2CoreError) -> None:
+        """Log a warning."""
+        self._say("the runtime is not reached", reason)
+
+    def on_registered(self, registration: Registration) -> None:
+        """Log the runtime."""
+        self._said = ""
+        log.info("registered with %s", registration)
+
+    def on_lost(self, reason: Claim2CoreError) -> None:
+        """Log a warning where the runtime did not take the plugin in; others lose it daily."""
+        if isinstance(reason, RegistrationError):
+            self._say("the plugin is not registered", reason)
+
+    def _say(self, text: str, reason: Claim2CoreError) -> None:
+        if str(reason) != self._said:
+            self._said = str(reason)
+            log.warning("%s: %s", text, reason)
 
 
 def tell(once: OnceLogger, action: Callable[[], None]) -> None:

@@ -26,7 +26,7 @@ from nri_claim2core.nri.identity import (
     maybe_inherited_socket,
     parse_identity,
 )
-from nri_claim2core.nri.observer import Observer, tell
+from nri_claim2core.nri.observer import LogObserver, Observer, tell
 from nri_claim2core.nri.once import OnceLogger
 from nri_claim2core.nri.plugin import Plugin, implemented_events
 from nri_claim2core.nri.session import (
@@ -76,7 +76,8 @@ class Runner:
     The connection is `sock`, else the descriptor that a runtime passed, else `socket_path`
     (dialed again and again). `handler_deadline` maps the runtime's request time-out in ms to
     the seconds that a handler may take. `max_attempts` bounds failed attempts in a row; None
-    = for ever. `wait` sleeps in place of the default and tells whether to stop.
+    = for ever. `wait` sleeps in place of the default and tells whether to stop. `observer` is
+    told what happens; the default logs why the plugin is not registered.
 
     Raises IdentityError, and NotAllowedError for a plugin that handles no event.
     """
@@ -110,7 +111,7 @@ class Runner:
         self._plugin = plugin
         self._sock = maybe_inherited_socket(environment) if sock is None else sock
         self.socket_path = socket_path or DEFAULT_SOCKET_PATH
-        self._observer = observer or Observer()
+        self._observer = observer or LogObserver()
         self._registration_timeout_s = registration_timeout_s
         self._handler_deadline = handler_deadline
         self._send_limit_s = send_limit_s

@@ -259,6 +259,32 @@ def test_updates_go_to_the_current_connection(tmp_path):
     listener.remove()
 
 
+def test_by_default_each_reason_not_to_be_registered_is_logged_once(tmp_path, caplog):
+    path = str(tmp_path / "nri.sock")
+    waits = Waits()
+    with running(Quick(), socket_path=path, wait=waits, observer=None):
+        for _ in range(2):
+            waits.step()
+        waits.delays.get(timeout=GIVE_UP_S)
+        listener = Listener(path)
+        for _ in range(2):
+            waits._go.put(False)
+            peer = listener.accept()
+            event = peer.take_registration()
+            peer.send(peer.connection.reply_error(event.stream_id, 2, "invalid plugin index"))
+            peer.expect_closed()
+            waits.delays.get(timeout=GIVE_UP_S)
+        waits._go.put(False)
+        peer = listener.accept()
+        peer.set_up()
+        peer.close()
+        waits.step(stop=True)
+    listener.remove()
+    missing, refused = [each.getMessage() for each in caplog.records]
+    assert missing.startswith(f"the runtime is not reached: {path}: No such file or directory")
+    assert refused.startswith("the plugin is not registered: the runtime refused the plugin: inv")
+
+
 # -- stopping ---------------------------------------------------------------------------------
 
 
