@@ -267,8 +267,19 @@ class EmbeddedRuntime(Lifecycle):
     def _on_ready(self, link: PluginLink) -> None:
         with self._lock:
             link.read_available()
+            if link in self._abandoned:
+                self._hear_abandoned(link)
+                return
             self._plugin_calls.serve(link)
             self._relay.drop_lost()
+
+    # Nobody listens to it; but when the peer goes, the socket does not stay.
+    def _hear_abandoned(self, link: PluginLink) -> None:
+        link.inbox.clear()
+        if link.lost:
+            self._abandoned.remove(link)
+            self._watcher.forget(link)
+            self._journal.note(link.label, "dropped", link.lost)
 
     # -- joining and leaving
 
@@ -294,8 +305,10 @@ class EmbeddedRuntime(Lifecycle):
                 self._journal.note(link.label, "registered")
                 self._plugin_calls.serve(link)
         except RegistrationError as error:
-            if not link.lost:
-                self._abandoned.append(link)
+            if is_external and not link.lost:
+                with self._lock:
+                    self._abandoned.append(link)
+                    self._watcher.add(link)
             self._journal.note(link.label, "refused", error.message)
             raise
 

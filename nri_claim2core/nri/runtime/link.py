@@ -98,9 +98,11 @@ class PluginLink:
             raise PluginFailure(self.label, answer.status, answer.message)
         return answer.payload
 
-    def next_request(self, timeout_ns: int) -> RequestReceived:
-        """Wait for a request of the plugin; raises LinkLostError. Blocking."""
-        deadline_ns = time.monotonic_ns() + timeout_ns
+    def next_request(self, deadline_ns: int) -> RequestReceived:
+        """Wait for a request of the plugin; raises LinkLostError. Blocking until `deadline_ns`.
+
+        The deadline is one of `time.monotonic_ns`; it passes for a plugin that floods as well.
+        """
         with self._io:
             while not self.inbox:
                 self._check_open()

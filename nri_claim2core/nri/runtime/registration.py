@@ -66,7 +66,8 @@ class Registrar:
         The name and index in the request count for external plugins only.
         """
         others: list[RequestReceived] = []
-        while (request := self._next_request(link)).method != "RegisterPlugin":
+        deadline_ns = time.monotonic_ns() + self._registration_timeout_ms * _NS_PER_MS
+        while (request := self._next_request(link, deadline_ns)).method != "RegisterPlugin":
             others.append(request)
         self._check_identity(link, request, is_external=is_external)
         link.nr_registrations = 1
@@ -92,9 +93,9 @@ class Registrar:
         except (CallFailure, SplitError, LinkLostError, MessageTooLargeError) as error:
             self._give_up(link, f"failed to synchronize plugin: {error}")
 
-    def _next_request(self, link: PluginLink) -> RequestReceived:
+    def _next_request(self, link: PluginLink, deadline_ns: int) -> RequestReceived:
         try:
-            return link.next_request(self._registration_timeout_ms * _NS_PER_MS)
+            return link.next_request(deadline_ns)
         except LinkLostError as error:
             is_late = "deadline" in error.message
             raise RegistrationError(

@@ -1,10 +1,13 @@
 """Registration, time-outs, connections that end, Synchronize, restart - over real sockets."""
 
+import contextlib
 import dataclasses
 import socket
 import stat
 import struct
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -242,6 +245,26 @@ def test_a_bad_identity_is_answered_and_the_socket_left_open(
     assert not plugin.is_alive()
 
 
+def test_a_refused_peer_that_goes_leaves_no_socket_behind(runtimes, connected, tmp_path):
+    runtime = runtimes()
+    runtime.listen(tmp_path / "nri.sock")
+    plugin = connected(tmp_path / "nri.sock", "7-a")
+    wait_for_change(runtime, "refused")
+    assert len(sockets_of(runtime)) == 2  # the listener's and the refused one's
+    plugin.call("UpdateContainers", api.UpdateContainersRequest())  # read, and not answered
+    plugin.sock.shutdown(socket.SHUT_RDWR)
+    wait_for_change(runtime, "dropped")
+    assert len(sockets_of(runtime)) == 1
+    assert [reply.stream_id for reply in plugin.replies] == [1]
+
+
+def sockets_of(runtime):
+    """What the kernel lists with the path of the runtime: sockets that are bound to it."""
+    path = str(runtime._path)
+    lines = Path("/proc/net/unix").read_text().splitlines()
+    return [line for line in lines if line.endswith(path)]
+
+
 def test_older_runtimes_take_any_name(runtimes, connected, tmp_path):
     runtime = runtimes("containerd-2.2")
     runtime.listen(tmp_path / "nri.sock")
@@ -261,6 +284,20 @@ def test_a_silent_peer_keeps_others_waiting_until_its_time_is_up(runtimes, conne
             ("registered", ""),
         ]
         assert silent.recv(1) == b""
+
+
+def test_a_peer_that_asks_on_and_on_has_no_more_time(runtimes, tmp_path):
+    runtime = runtimes(registration_timeout_ms=100)
+    runtime.listen(tmp_path / "nri.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as busy:
+        busy.connect(str(tmp_path / "nri.sock"))
+        connection = Connection(Role.PLUGIN)
+        give_up_s = time.monotonic() + 20
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            while time.monotonic() < give_up_s:
+                busy.sendall(connection.call(RUNTIME_SERVICE, "UpdateContainers", b"")[1])
+        wait_for_change(runtime, "refused")
+    assert [c[1:] for c in changes(runtime)] == [("refused", "plugin registration timed out")]
 
 
 def test_configure_may_come_before_the_answer_to_the_registration(runtimes, scripted):
