@@ -232,10 +232,11 @@ class Session:
     ) -> Sequence[api.ContainerUpdate]:
         """Ask the runtime for unsolicited updates; gives those that failed.
 
-        Blocking: until answered, at most `timeout_s`. Raises NotAllowedError inside a
-        handler, before registration, for an update without container id, and on runtimes
-        that this call can dead-lock (NRI before 0.12.1) unless forced; RpcError when the
-        runtime refuses; PeerStalledError when it does not answer; ConnectionLostError.
+        Blocking: until answered, at most `timeout_s` after the request was written. Raises
+        NotAllowedError inside a handler, before registration, for an update without container
+        id, and on runtimes that this call can dead-lock (NRI before 0.12.1) unless forced;
+        MessageTooLargeError above 4 MiB; RpcError when the runtime refuses; PeerStalledError
+        when it does not answer; ProtocolError for a damaged answer; ConnectionLostError.
         """
         if getattr(_thread, "leads", False):
             raise NotAllowedError(

@@ -902,6 +902,7 @@ def test_an_update_that_is_not_answered_gives_up_and_its_late_answer_is_ignored(
         with pytest.raises(PeerStalledError, match=r"did not answer .* 0\.02 s"):
             run.session.update_containers([UPDATE], 0.02)
         assert run.session._connection.pending_calls == ()
+        assert run.session._waiters == {}
         event = run.peer.next_event()
         run.peer.send(run.peer.connection.reply(event.stream_id, b""))
         assert run.peer.call("CreateContainer", create()).status == 0
