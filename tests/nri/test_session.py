@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import queue
 import socket
 import struct
@@ -707,24 +708,79 @@ def test_the_watchdog_does_not_keep_the_call_it_sleeps_for():
     assert left == []
 
 
-def test_the_watchdog_sleeps_no_longer_than_the_shorter_deadline():
+class Sleeps:
+    """What a watchdog sleeps on: notes how long, and lets the test act meanwhile."""
+
+    def __init__(self, meanwhile=lambda: None):
+        self.meanwhile = meanwhile
+        self.limits = []
+        self.nr_woken = 0
+
+    def get(self, timeout=math.inf):
+        self.limits.append(timeout)
+        assert len(self.limits) == 1 or timeout <= 0.02
+        self.meanwhile()
+        self.meanwhile = lambda: None
+
+    def put(self, _):
+        self.nr_woken += 1
+
+
+def watched(watchdog, sleeps, call):
+    """Run a watchdog, on this thread, until it lets `call` expire; gives what expired."""
+    expired = []
+
+    def expire(late):
+        expired.append(late)
+        watchdog._is_stopped = True
+
+    watchdog._expire, watchdog._wakeups = expire, sleeps
+    watchdog.arm(call)
+    watchdog._run()
+    return expired
+
+
+def test_a_sleeping_watchdog_is_woken_for_a_shorter_deadline():
     """A creation soon after registration: the long deadline of the set-up is over, not passed."""
-    expired = queue.SimpleQueue()
-    watchdog = Watchdog(expired.put)
-    watchdog.start()
+    watchdog = Watchdog(lambda _: None)
     now = time.monotonic()
-    try:
-        watchdog.arm(Call("Synchronize", create(), now, now + 4 * GIVE_UP_S))
-        # Asleep until then, as far as that can be told from outside.
-        while watchdog._sleeps_until != now + 4 * GIVE_UP_S:
-            assert time.monotonic() < now + GIVE_UP_S
+    late = Call("CreateContainer", create(), now, now + 0.02)
+
+    def meanwhile():
+        assert sleeps.nr_woken == 0
         watchdog.current = None
-        late = Call("CreateContainer", create(), now, now + 0.02)
         watchdog.arm(late)
-        assert expired.get(timeout=GIVE_UP_S) is late
-    finally:
-        watchdog.current = None
-        watchdog.stop()
+        assert sleeps.nr_woken == 1
+
+    sleeps = Sleeps(meanwhile)
+    long = Call("Synchronize", create(), now, now + GIVE_UP_S)
+    assert watched(watchdog, sleeps, long) == [late]
+    assert sleeps.limits[0] > GIVE_UP_S / 2
+
+
+def test_a_call_armed_while_the_watchdog_falls_asleep_is_not_slept_over():
+    now = time.monotonic()
+    long = Call("Synchronize", create(), now, now + GIVE_UP_S)
+    late = Call("CreateContainer", create(), now, now + 0.02)
+
+    class Raced(Watchdog):
+        """Another thread arms between the look at the call and the announcement."""
+
+        @property
+        def _sleeps_until(self):
+            return self._announced
+
+        @_sleeps_until.setter
+        def _sleeps_until(self, moment):
+            if moment == long.deadline:
+                self.current = None
+                self.arm(late)  # nobody has announced a sleep: wakes nobody
+            self._announced = moment
+
+    sleeps = Sleeps()
+    assert watched(Raced(lambda _: None), sleeps, long) == [late]
+    assert max(sleeps.limits, default=0) <= 0.02
+    assert sleeps.nr_woken == 0
 
 
 def test_the_callers_own_limit_is_kept_too():
