@@ -15,6 +15,8 @@ report() {
 }
 
 [ -x "$TARGET/bin/containerd" ] && report
+# Minutes of building for nothing: containerd runs as root only.
+[ "$(id -u)" = 0 ] || unavailable "only root could run it"
 need go flock
 lock_cache
 [ -x "$TARGET/bin/containerd" ] && report
