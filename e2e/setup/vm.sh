@@ -19,6 +19,7 @@ TARGET="$BASE/$KERNEL_SUITE"
 ROOTFS="$BASE/rootfs"
 PYTHON="$REPO/.venv/bin/python"
 PACKAGES="containerd,runc,crun,python3,libbpf1,bpftool,iproute2,kmod,procps,mount,busybox-static"
+PACKAGES="$PACKAGES,systemd,dbus-daemon,dbus-system-bus-common"
 
 [ "$(id -u)" = 0 ] || unavailable "making a root file system needs root"
 [ "$(uname -m)" = x86_64 ] || unavailable "kernel and machine are described for x86-64 only"
@@ -77,7 +78,7 @@ make_kernel() {
 # What root.img is made of, beyond rootfs and kernel.
 image_stamp() {
 	"$PYTHON" "$REPO/e2e/vm/requirements.py"
-	(cd "$C2C_CACHE" && find containerd -type f -printf '%p %s %T@\n' | sort)
+	(cd "$C2C_CACHE" && find containerd -type f -printf '%p %s %T@\n' 2>/dev/null | sort)
 	cat "$BASE/rootfs.stamp" "$TARGET/release"
 	cat "$0" "$REPO/e2e/vm/boot.sh" "$REPO/e2e/workload/firstmask.c" | sha256sum
 }

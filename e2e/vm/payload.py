@@ -25,6 +25,7 @@ FIRST_MASK = "firstmask"
 """The workload of the test containers below /c2c/in, where this machine can compile it."""
 
 _PACKAGE = "nri_claim2core/"
+_GUEST_SCRIPTS = ("init.sh", "session.sh")
 
 
 def build_wheel(directory: Path) -> Path:
@@ -40,7 +41,7 @@ def build_wheel(directory: Path) -> Path:
 
 
 def write_payload(target: Path, script: str) -> None:
-    """Write the tar: wheel, tests, the guest's init and `script` as its command.
+    """Write the tar: wheel, tests, the guest's own scripts and `script` as its command.
 
     Raises: CalledProcessError when git or the build fails. Blocking: as `build_wheel`.
     """
@@ -54,7 +55,8 @@ def write_payload(target: Path, script: str) -> None:
         for name in _work_tree():
             if not name.startswith(_PACKAGE) and (REPO / name).is_file():
                 archive.add(REPO / name, f"{GUEST_REPO}/{name}", recursive=False)
-        archive.add(Path(__file__).with_name("init.sh"), "init.sh")
+        for name in _GUEST_SCRIPTS:
+            archive.add(Path(__file__).with_name(name), name)
         if (program := compile_first_mask(REPO / "e2e" / "workload" / "firstmask.c")) is not None:
             _add(archive, FIRST_MASK, program)
         _add(archive, "command", script.encode())
