@@ -36,13 +36,15 @@ def boot_image(payload: bytes) -> bytes:
     return bytes(image) + payload + struct.pack("<I", 1000)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress], ids=["gzip", "xz"])
 def test_kernel_comes_out_of_its_boot_image(compress):
     kernel = b"\x7fELF" + bytes(range(256)) * 4
     assert extract(boot_image(compress(kernel))) == kernel
 
 
-@pytest.mark.parametrize("payload", [b"\x04\x22\x4d\x18lz4", gzip.compress(b"MZ no ELF")])
+@pytest.mark.parametrize(
+    "payload", [b"\x04\x22\x4d\x18lz4", gzip.compress(b"MZ no ELF")], ids=["lz4", "no ELF"]
+)
 def test_payload_that_is_no_kernel_we_can_read_is_refused(payload):
     with pytest.raises(ValueError, match="no ELF kernel"):
         extract(boot_image(payload))
