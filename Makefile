@@ -32,6 +32,11 @@ $(STAMP): pyproject.toml e2e/setup/python.sh
 setup-runtime: setup-python
 	@e2e/setup/runtime.sh
 
+.PHONY: bpf
+bpf:
+	@e2e/setup/bpf.sh
+	@e2e/setup/bpf-objects.sh
+
 demo: setup
 	@$(BIN)/nri-claim2core demo $(ARGS)
 
@@ -58,5 +63,5 @@ proto: setup-python
 	@e2e/setup/gen-proto.sh
 
 clean:
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist nri_claim2core/bpfmap/objects .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
