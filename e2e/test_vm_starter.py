@@ -19,7 +19,7 @@ from e2e.vm.keep_logs import keep
 from e2e.vm.machine import GuestError, GuestImage, Shape, find_image, run_guest
 from e2e.vm.payload import write_payload
 from e2e.vm.requirements import requirements
-from e2e.vm.tier import TIER
+from e2e.vm.tier import TESTS, TIER
 from nri_claim2core.lab.errors import LabError, MissingError
 
 # -- the kernel -----------------------------------------------------------------------------
@@ -80,7 +80,9 @@ def test_payload_holds_the_wheel_beside_the_tests(tmp_path):
 
 def test_tests_of_the_tier_exist():
     repository = Path(__file__).parents[1]
-    assert [each for each in TIER if not (repository / each.partition("::")[0]).is_file()] == []
+    for file, _, name in (each.partition("::") for each in TESTS):
+        text = (repository / file).read_text()
+        assert f"\ndef {name or 'test_'}" in text
 
 
 # -- the command ----------------------------------------------------------------------------
@@ -99,7 +101,7 @@ def command_of(script):
 
 
 def test_without_arguments_the_whole_tier_runs():
-    assert command_of(script_of()).endswith(" " + " ".join(TIER))
+    assert command_of(script_of()).endswith(f" {shlex.join(TIER)}")
 
 
 def test_arguments_of_pytest_arrive_as_they_were():

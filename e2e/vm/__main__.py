@@ -33,7 +33,7 @@ _EXIT_MISSING = 77
 _SETUP_CANNOT = 3
 _SETUP = REPO / "e2e" / "setup" / "vm.sh"
 _PYTEST = (
-    "python3 -m pytest --color=no -p no:cacheprovider -p e2e.vm.keep_logs"
+    "python3 -m pytest -v --color=no -p no:cacheprovider -p e2e.vm.keep_logs"
     " --junitxml=/c2c/out/junit.xml"
 )
 # What the guest needs to boot, and to bring its results when its command was cut short.
