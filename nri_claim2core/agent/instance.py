@@ -1,8 +1,9 @@
-"""One plugin per node: a second one is noticed before it registers.
+"""One process per role and node: a second one is noticed before it does anything.
 
 Two connections of the same plugin would both set cpusets, and every creation would fail with
-a conflict. The lock is the kernel's (flock): it ends with its holder, so there is no stale
-lock to clean up, and the file's text (the holder's TGID) is for the message only.
+a conflict; two keepers of the scheduler would undo each other's work. The lock is the kernel's
+(flock): it ends with its holder, so there is no stale lock to clean up, and the file's text
+(the holder's TGID) is for the message only.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from typing import Final, Self
 
 from nri_claim2core.model.errors import HostError
 
-LOCK_NAME: Final = "plugin.lock"
+_CONSEQUENCES: Final = {
+    "plugin": "two of them would both set cpusets and fail every creation: stop that one",
+    "scheduler": "it would undo what is done here: stop that one first",
+}
 
 
 class InstanceLock:
-    """Holds the node's plugin lock while entered.
+    """Holds the node's lock of a role, `plugin` or `scheduler`, while entered.
 
-    Raises (on entering): HostError C2C-PLUGIN-01 when another process holds it,
-    C2C-PLUGIN-02 when the directory cannot be used.
+    Raises (on entering): HostError C2C-PLUGIN-01 (C2C-SCHEDULER-01) when another process holds
+    it, -02 when the directory cannot be used.
     """
 
-    def __init__(self, run_dir: str) -> None:
-        self._path = Path(run_dir) / LOCK_NAME
+    def __init__(self, run_dir: str, role: str = "plugin") -> None:
+        self._role = role
+        self._path = Path(run_dir) / f"{role}.lock"
         self._fd = -1
 
     def __enter__(self) -> Self:
@@ -40,7 +45,7 @@ class InstanceLock:
                 path=path,
                 errno=error.errno or 0,
                 hint="run as root, or choose another directory with --run-dir",
-                code="C2C-PLUGIN-02",
+                code=f"C2C-{self._role.upper()}-02",
             ) from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,11 +53,11 @@ class InstanceLock:
             holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             self.__exit__(None, None, None)
             raise HostError(
-                f"another nri-claim2core plugin (pid {holder}) runs on this node",
+                f"another nri-claim2core {self._role} (pid {holder}) runs on this node",
                 path=path,
                 errno=error.errno or 0,
-                hint="two of them would both set cpusets and fail every creation: stop that one",
-                code="C2C-PLUGIN-01",
+                hint=_CONSEQUENCES[self._role],
+                code=f"C2C-{self._role.upper()}-01",
             ) from error
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)

@@ -9,6 +9,7 @@ from typing import Final
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "plugin": ("nri_claim2core.cli.plugin", "run the NRI plugin"),
+    "scheduler": ("nri_claim2core.cli.scheduler", "keep the sched_ext scheduler attached"),
     "demo": ("nri_claim2core.cli.demo", "play a node's day on a private containerd"),
     "simulate": ("nri_claim2core.cli.simulate", "play a scripted list of events"),
     "explain": ("nri_claim2core.cli.explain", "say which claims a container holds, and why"),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from nri_claim2core.agent.instance import LOCK_NAME, InstanceLock
+from nri_claim2core.agent.instance import InstanceLock
 from nri_claim2core.model.errors import HostError
 
 HOLD = """
@@ -36,7 +36,7 @@ def test_a_second_instance_is_told_who_holds_it_until_that_one_is_killed(tmp_pat
         holder.kill()
         holder.wait(10)
         with InstanceLock(run_dir):
-            assert (tmp_path / "run" / LOCK_NAME).read_text() == f"{os.getpid()}\n"
+            assert (tmp_path / "run" / "plugin.lock").read_text() == f"{os.getpid()}\n"
     with InstanceLock(run_dir):
         pass
 
@@ -52,7 +52,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path):
 def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path):
     target = tmp_path / "precious"
     target.write_text("content")
-    (tmp_path / LOCK_NAME).symlink_to(target)
+    (tmp_path / "plugin.lock").symlink_to(target)
     with pytest.raises(HostError) as refused, InstanceLock(str(tmp_path)):
         pass
     assert refused.value.code == "C2C-PLUGIN-02"
