@@ -1,11 +1,20 @@
-# Claim2Core: everything a clean clone needs.
+# Claim2Core: everything a clean clone needs. Each target sets up what it uses.
 #
-#   make demo    set up and run the main job      make lint   static checks
-#   make test    set up and run the tests         make bench  figures beside a Go peer
-#   make e2e     the long tier on real runtimes   make clean  remove what was built here
+#   make demo        the main job, on a private containerd
+#   make test        the tests, except those that take minutes
+#   make lint        static checks
+#   make e2e         all tests on real runtimes: e2e-native, then e2e-vm
+#   make e2e-native  those that run on this machine
+#   make e2e-vm      those that need cgroup v2, several memory nodes or a kernel with sched_ext
+#   make bench       figures beside a Go peer
+#   make fuzz        coverage-guided fuzzing of the decoders
+#   make proto       generate the message modules again
+#   make setup       only set up (the virtual machine is made by e2e-vm)
+#   make clean       remove what was built here
 #
-# SUDO-less: run as root to use the real containerd and kernel; without root the embedded
-# runtime is used and the real tiers skip by name.
+# As root the tests use a real containerd and the real kernel. Without root the demo runs on
+# the built-in runtime endpoint, and tests that need root are skipped by name.
+# More arguments: make test ARGS="-k envelope", make e2e-vm VM_ARGS="-- e2e/test_bed.py"
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -15,10 +24,12 @@ STAMP := $(VENV)/.setup
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-python setup-runtime demo test lint bench e2e proto fuzz clean
+.PHONY: help setup setup-python setup-runtime demo test lint bench e2e e2e-native e2e-vm proto fuzz \
+	clean
+.NOTPARALLEL:
 
 help:
-	@sed -n '3,7p' Makefile | cut -c3-
+	@sed -n '3,17p' Makefile | cut -c3-
 
 setup: setup-python setup-runtime
 
@@ -50,8 +61,14 @@ lint: setup-python
 	@$(BIN)/lint-imports
 	@e2e/setup/gen-proto.sh --check
 
-e2e: setup
+e2e: e2e-native e2e-vm
+
+e2e-native: setup
 	@$(PYTEST) e2e $(ARGS)
+
+# 77: this machine cannot have the virtual machine, and the reason was printed.
+e2e-vm: setup
+	@$(BIN)/python -m e2e.vm $(VM_ARGS) || [ $$? = 77 ]
 
 bench: setup
 	@$(BIN)/python -m e2e.bench $(ARGS)
