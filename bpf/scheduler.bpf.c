@@ -333,18 +333,23 @@ static void resolve(struct task_struct *p, struct task_context *task, struct c2c
 	task->generation = is_quiet ? generation : 0;
 }
 
-/* Exec counts for the cgroup in which it happened; a thread moved by others starts anew. */
-static __always_inline void note_exec(struct task_struct *p, struct task_context *task)
+/*
+ * Exec counts for the cgroup in which it happened; a thread moved by others starts anew.
+ * Tells whether it called exec since it was last looked at.
+ */
+static __always_inline bool note_exec(struct task_struct *p, struct task_context *task)
 {
 	__u32 exec_id = ((struct task_struct___scx *)p)->self_exec_id;
 	__u64 cgroup_id = c2c_cgroup_id(c2c_task_cgroup(p));
+	bool has_called_exec = exec_id != task->exec_id;
 
-	if (exec_id != task->exec_id)
+	if (has_called_exec)
 		task->is_workload = 1;
 	else if (cgroup_id != task->home_cgroup_id)
 		task->is_workload = 0;
 	task->exec_id = exec_id;
 	task->home_cgroup_id = cgroup_id;
+	return has_called_exec;
 }
 
 static __always_inline void count_run(struct task_context *task)
@@ -596,7 +601,9 @@ void c2c_stopping(__u64 *ctx)
 
 	if (!task)
 		return;
-	note_exec(p, task);
+	/* The run in which exec was called is the workload's first, by what it began with. */
+	if (note_exec(p, task))
+		count_run(task);
 	stats = bpf_map_lookup_elem(&c2c_stats, &zero);
 	if (stats && task->running_ns)
 		add_to_hist(stats->run_hist[task->exec_class % C2C_MAX_CLASSES],
@@ -620,6 +627,9 @@ __s32 c2c_init_task(__u64 *ctx)
 	parent = task_context_of(current);
 	/* A thread or fork of the workload is the workload; elsewhere the first run corrects it. */
 	if (parent) {
+		/* It may have called exec in this very run. */
+		if (note_exec(current, parent))
+			count_run(parent);
 		task->home_cgroup_id = parent->home_cgroup_id;
 		task->is_workload = parent->is_workload;
 	}
