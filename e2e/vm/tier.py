@@ -12,6 +12,7 @@ TESTS = (
     "e2e/test_vm_cgroup_v2.py",
     "e2e/test_vm_memory_nodes.py",
     "e2e/test_vm_scheduler.py",
+    "e2e/test_vm_units.py",
     # The bed finds and removes its cgroups in the one tree.
     "e2e/test_bed.py::test_cpuset_update_reaches_the_process",
     "e2e/test_bed.py::test_close_after_kill_leaves_nothing",
