@@ -113,9 +113,9 @@ def run_guest(
 ) -> Outcome:
     """Boot, run the payload's command, shut down.
 
-    `payload` is an uncompressed tar with `init.sh` and `command` (a shell script), unpacked to
-    /c2c/in; `directory` is an existing empty one for results; `say` gets the command's output
-    line by line.
+    `payload` is an uncompressed tar as `write_payload` makes it, unpacked to /c2c/in;
+    `directory` is an existing empty one for results; `say` gets the command's output line by
+    line.
 
     Raises: GuestError when the guest panics, stalls past the deadline or brings no result.
     Blocking: until the guest is off.
