@@ -24,6 +24,7 @@
 #define C2C_MAX_REQUESTS	512	/* requests of one mutation */
 #define C2C_MAX_CLASSES		8	/* room in the statistics for enum c2c_class */
 #define C2C_NR_COUNTERS		128
+#define C2C_MAX_WEIGHT		10000
 #define C2C_HIST_SLOTS		32	/* slot n: 2^n us <= time < 2^(n+1) us; slot 0 from 0 */
 #define C2C_BUSY_LIMIT_NS	1000000000ULL	/* a mutation that takes longer has died */
 
@@ -151,7 +152,7 @@ struct c2c_policy {
 	__u64 lease_end_ns;	/* end of the class, or 0: needs no lease */
 	__u64 slice_ns;		/* 0: the class's */
 	__u32 cell;
-	__u32 weight;		/* as cpu.weight: 1..10000, 0 = 100 */
+	__u32 weight;		/* as cpu.weight: 1..C2C_MAX_WEIGHT, 0 = 100 */
 	__u32 exec_class;	/* enum c2c_class */
 	__u32 flags;
 };

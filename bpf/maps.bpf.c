@@ -56,7 +56,7 @@ admit_policy(struct c2c_policy *policy, struct c2c_control *control)
 	__u32 index = policy->cell;
 	struct c2c_cell *cell = bpf_map_lookup_elem(&c2c_cells, &index);
 
-	if (!cell)
+	if (!cell || policy->exec_class >= C2C_MAX_CLASSES || policy->weight > C2C_MAX_WEIGHT)
 		return C2C_RESULT_BAD_REQUEST;
 	if (cell->state != C2C_CELL_LIVE)
 		return C2C_RESULT_CELL_STALE;
@@ -339,7 +339,7 @@ int c2c_mutate(struct c2c_mutation *mutation)
 		return 0;
 	}
 	busy = control->busy_ns;
-	if ((busy && now - busy < C2C_BUSY_LIMIT_NS) ||
+	if ((busy && (__s64)(now - busy) < (__s64)C2C_BUSY_LIMIT_NS) ||
 	    __sync_val_compare_and_swap(&control->busy_ns, busy, now) != busy) {
 		mutation->result = C2C_RESULT_BUSY;
 		return 0;

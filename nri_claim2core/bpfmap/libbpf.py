@@ -8,10 +8,12 @@ the maps object.
 from __future__ import annotations
 
 import ctypes
+import errno as codes
 import os
 from typing import Any, Final, Self
 
 from nri_claim2core.bpfmap.errors import LoadError
+from nri_claim2core.bpfmap.syscall import refusal
 
 SONAME: Final = "libbpf.so.1"
 _KEPT_LINES = 400
@@ -63,8 +65,13 @@ class Object:
         self._check(self._library.bpf_map__reuse_fd(self._map(name), fd), name)
 
     def load(self) -> None:
-        """Create the maps and let the kernel verify the programs. Raises: LoadError."""
+        """Create the maps and let the kernel verify the programs.
+
+        Raises: CapabilityError, LoadError.
+        """
         error = self._library.bpf_object__load(self._object)
+        if error == -codes.EPERM:
+            raise refusal(error, f"cannot load {self.path}", self.path)
         if error:
             raise self._failure("was refused", -error)
 

@@ -97,8 +97,7 @@ class Writer:
         Raises: OtherAbiError, BusyError, CapabilityError, BpfError.
         """
         with self._lock:
-            self._mutate(Op.TAKE_TOKEN)
-            self._token = MUTATION.unpack(self._run.argument)[0]
+            self._token = self._mutate(Op.TAKE_TOKEN)
             return self._token
 
     def raise_floor(self, generation: int) -> None:
@@ -143,16 +142,18 @@ class Writer:
                 raise error_of(outcome.result, outcome.error, request.op.name)
         return outcomes
 
-    def _mutate(self, op: Op, *, value: int = 0, count: int = 0) -> None:
+    def _mutate(self, op: Op, *, value: int = 0, count: int = 0) -> int:
         if not self._token and op is not Op.TAKE_TOKEN:
             raise UsageError("this writer has not taken the token")
         argument = self._run.argument
         for _ in range(BUSY_ATTEMPTS):
             argument[:] = MUTATION.pack(self._token, value, 0, ABI, op, count, 0, 0, 0)
             self._run.run()
-            result = Result(MUTATION.unpack(argument)[8])
+            token, *_, number, _ = MUTATION.unpack(argument)
+            result = Result(number)
             if result is not Result.BUSY:
                 break
             time.sleep(BUSY_PAUSE_S)
         if result is not Result.OK:
             raise error_of(result)
+        return token

@@ -39,6 +39,11 @@ class Maps:
     fds: dict[str, int]
     infos: dict[str, MapInfo]
 
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """The maps' kernel ids: another set within this boot has others."""
+        return tuple(self.infos[spec.name].id for spec in MAPS)
+
     def close(self) -> None:
         """Close the descriptors; the pins stay."""
         for fd in self.fds.values():

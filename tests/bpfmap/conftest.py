@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_claim2core.bpfmap import syscall
 from nri_claim2core.bpfmap.loader import Loaded, load
 from nri_claim2core.bpfmap.mutate import Writer
 from tests.bpfmap.need import need_kernel, skip_or_fail
@@ -48,6 +49,18 @@ def writer(loaded: Loaded) -> Iterator[Writer]:
     one.take()
     yield one
     one.close()
+
+
+@pytest.fixture
+def unfrozen(pins: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Loaded, Writer]]:
+    """A set that was kept from being frozen, so that rows can be planted; and its writer."""
+    monkeypatch.setattr(syscall, "map_freeze", lambda _: None)
+    made = load(pins)
+    one = Writer(made)
+    one.take()
+    yield made, one
+    one.close()
+    made.close()
 
 
 @pytest.fixture
