@@ -81,7 +81,7 @@ def test_rows_below_the_floor_are_void(loaded, writer, cgroup, child):
 def test_a_row_copied_back_by_hand_stays_void(unfrozen, cgroup, child):
     # Only a set that somebody kept from being frozen takes a row from user space at all.
     loaded, writer = unfrozen
-    (old,) = writer.put(seed_cgroup(cgroup, OLD))
+    writer.put(seed_cgroup(cgroup, OLD))
     key = cgroup.stat().st_ino.to_bytes(8, "little")
     saved = read_raw(loaded.maps, "c2c_cgroups", key)
     writer.put(requests.delete_cgroup(read_cgroup_id(str(cgroup))))
