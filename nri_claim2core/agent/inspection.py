@@ -30,6 +30,8 @@ NOT_FOUND: Final = "C2C-INSPECT-02"
 """Code of a container that no cgroup is named after."""
 AMBIGUOUS: Final = "C2C-INSPECT-03"
 """Code of a container id of which there are several."""
+BAD_CELL: Final = "C2C-INSPECT-04"
+"""Code of a cell in a state that there is not."""
 
 _READS: Final = 3
 """A cell that is put while it is read looks as if another hand had written it."""
@@ -147,11 +149,22 @@ def read_snapshot(maps: Maps) -> Snapshot:
 
 
 def read_frame(maps: Maps, tree: CgroupTree) -> Frame:
-    """Read control row, cells and clock. Blocking: about 1 us per cell."""
-    for _ in range(_READS):
-        cells = readback.read_cells(maps)
-        if all(cell.sealed for cell in cells):
-            break
+    """Read control row, cells and clock. Blocking: about 1 us per cell.
+
+    Raises: HostError, C2C-INSPECT-04 for a cell that says what cells do not say.
+    """
+    try:
+        for _ in range(_READS):
+            cells = readback.read_cells(maps)
+            if all(cell.sealed for cell in cells):
+                break
+    except ValueError as error:
+        raise HostError(
+            f"a cell in {maps.directory} cannot be read: {error}",
+            path=maps.directory,
+            hint="another hand wrote it; stop plugin and scheduler, and have the maps made anew",
+            code=BAD_CELL,
+        ) from error
     return Frame(
         control=maps.read_control(),
         cells={cell.index: cell for cell in cells},

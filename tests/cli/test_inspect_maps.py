@@ -267,6 +267,15 @@ def test_a_row_planted_by_hand_is_seen_as_such(cgroup, pins, child, place, capsy
     assert thread["notes"] == [f"the row of cgroup /{cgroup.name} is not used: {words}"]
 
 
+def test_a_cell_planted_in_a_state_that_there_is_not(pins, place, capsys):
+    handmade.make_set(pins, abi=1)
+    planted = bytearray(160)
+    planted[152] = 9
+    handmade.write(pins, "c2c_cells", (1).to_bytes(4, sys.byteorder), bytes(planted))
+    assert refused(capsys, "inspect", "map", *place) == (3, "C2C-INSPECT-04")
+    assert refused(capsys, "sweep", "--dry-run", *place) == (3, "C2C-INSPECT-04")
+
+
 def test_no_rows_at_all(loaded, place, capsys):
     code, made = ask(capsys, "inspect", "map", *place)
     assert (code, made["cells"], made["cgroups"], made["tasks"]) == (0, [], [], [])
