@@ -80,7 +80,7 @@ def test_every_unit_is_as_systemd_wants_it(command):
 
 def test_the_scheduler_is_attached_and_outlives_its_unit(command, maps):
     systemctl("start", "nri-claim2core-scheduler")
-    wait_until(lambda: STATE.read_text() == "enabled\n")
+    wait_until(lambda: STATE.read_text() == "enabled\n", "the attachment")
     refused = command("scheduler", "unload", check=False)
     assert refused.returncode == 3
     assert b"C2C-SCHEDULER-01" in refused.stderr
