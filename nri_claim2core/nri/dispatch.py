@@ -198,11 +198,13 @@ class Dispatcher:
             return api.ConfigureResponse(events=self._subscribe(request, None))
         return answer
 
-    def _configure(self, request: api.ConfigureRequest, _call: Call) -> Message:
+    def _configure(self, request: api.ConfigureRequest, call: Call) -> Message:
         self._forget_parts()
         # Known to the plugin before it answers; the subscription follows.
         self._subscribe(request, None)
         wanted = self._plugin.configure(request)
+        # Answered for meanwhile: the runtime knows another subscription.
+        call.check()
         return api.ConfigureResponse(events=self._subscribe(request, wanted))
 
     # Sets the registration and gives the mask to send.

@@ -338,6 +338,19 @@ def late(dispatcher, method, request):
     return dispatcher.late_answer(Call(method, request, 0.0, 0.0))
 
 
+def test_a_configure_that_was_answered_for_changes_no_subscription():
+    class Slow(Two):
+        def configure(self, request):
+            call.cancelled = True  # the watchdog has answered
+            return 0x0008
+
+    dispatcher = Dispatcher(Slow())
+    request = api.ConfigureRequest(runtime_name="containerd", runtime_version="v2.3.0")
+    call = Call("Configure", request, 0.0, 1.0)
+    dispatcher.answer(dispatcher.routes["Configure"], call)
+    assert dispatcher.registration.events == 0x2008
+
+
 def test_the_plugin_decides_what_a_late_handler_means():
     plugin = Judging()
     dispatcher = Dispatcher(plugin)

@@ -2,7 +2,8 @@
 
 A `Profile` is everything about a containerd or CRI-O release that a plugin can notice: the
 NRI version it vendors (which gives the valid event mask and the form in which events come),
-which fields of a container it fills, which adjustments it honors, and what an error does.
+which fields of a container it fills, whether it takes CDI devices from plugins, and what an
+error does.
 `profile("containerd-2.3")` gives the newest release of that line; `dataclasses.replace`
 makes variants (another version text, a shorter mask) for tests.
 
@@ -45,20 +46,6 @@ class Fill(enum.Flag):
     POD_IPS = enum.auto()
 
 
-class Honor(enum.Flag):
-    """Groups of adjustments beyond the first ones that a runtime applies."""
-
-    RLIMITS = enum.auto()
-    PIDS_OOM = enum.auto()
-    """Pids limit and OOM score adjustment."""
-    CDI_DEVICES = enum.auto()
-    ARGS_SECURITY = enum.auto()
-    """args, namespaces, seccomp policy, I/O priority."""
-    SCHEDULING = enum.auto()
-    """scheduler, net devices, RDT, sysctl."""
-    MEMORY_POLICY = enum.auto()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """One runtime release as plugins meet it."""
@@ -73,7 +60,8 @@ class Profile:
     valid_events: int
     """Mask of all events that may be subscribed, and what mask 0 stands for."""
     fills: Fill
-    honors: Honor
+    injects_cdi_devices: bool
+    "CDI devices that plugins ask for are taken."
     sends_pod_update: bool = False
     sends_post_pod_update: bool = False
     is_crio: bool = False
@@ -141,11 +129,6 @@ _CRIO_1_33 = Fill.PIDS | Fill.POD_IPS
 _CRIO_1_35 = _CRIO_1_33 | Fill.SCHEDULING
 _CRIO_1_36 = _CRIO_1_35 | Fill.TASK_PID | Fill.TIMES | Fill.RLIMITS_USER
 
-_HONORS_0_8 = Honor.RLIMITS | Honor.PIDS_OOM
-_HONORS_0_10 = _HONORS_0_8 | Honor.CDI_DEVICES | Honor.ARGS_SECURITY
-_HONORS_0_11 = _HONORS_0_10 | Honor.SCHEDULING
-_HONORS_0_12 = _HONORS_0_11 | Honor.MEMORY_POLICY
-
 PROFILES: Final[dict[str, Profile]] = {
     row.key: row
     for row in (
@@ -156,7 +139,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 6, 1),
             valid_events=VALID_EVENTS_0_9,
             fills=_OLD_FILLS,
-            honors=Honor.RLIMITS,
+            injects_cdi_devices=False,
         ),
         Profile(
             key="containerd-1.7",
@@ -165,7 +148,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 8, 0),
             valid_events=VALID_EVENTS_0_9,
             fills=_CONTAINERD_2_0,
-            honors=_HONORS_0_8 | Honor.CDI_DEVICES,
+            injects_cdi_devices=True,
         ),
         Profile(  # drops CDI devices asked for by a plugin without a word
             key="containerd-2.0",
@@ -174,7 +157,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 8, 0),
             valid_events=VALID_EVENTS_0_9,
             fills=_CONTAINERD_2_0,
-            honors=_HONORS_0_8,
+            injects_cdi_devices=False,
         ),
         Profile(
             key="containerd-2.1",
@@ -183,7 +166,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 8, 0),
             valid_events=VALID_EVENTS_0_9,
             fills=_CONTAINERD_2_1,
-            honors=_HONORS_0_8 | Honor.CDI_DEVICES,
+            injects_cdi_devices=True,
         ),
         Profile(
             key="containerd-2.2",
@@ -192,7 +175,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 11, 0),
             valid_events=VALID_EVENTS_0_10,
             fills=_CONTAINERD_2_2,
-            honors=_HONORS_0_11,
+            injects_cdi_devices=True,
         ),
         Profile(
             key="containerd-2.3",
@@ -201,7 +184,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 12, 0),
             valid_events=VALID_EVENTS_0_10,
             fills=_CONTAINERD_2_3,
-            honors=_HONORS_0_12,
+            injects_cdi_devices=True,
             sends_pod_update=True,
             sends_post_pod_update=True,
         ),
@@ -212,7 +195,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 12, 3),
             valid_events=VALID_EVENTS_0_10,
             fills=_CONTAINERD_2_4,
-            honors=_HONORS_0_12,
+            injects_cdi_devices=True,
             sends_pod_update=True,
             sends_post_pod_update=True,
         ),
@@ -223,7 +206,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 9, 1),
             valid_events=VALID_EVENTS_CRIO_1_33,
             fills=_CRIO_1_33,
-            honors=_HONORS_0_8,
+            injects_cdi_devices=False,
             sends_pod_update=True,
             is_crio=True,
         ),
@@ -234,7 +217,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 10, 0),
             valid_events=VALID_EVENTS_0_10,
             fills=_CRIO_1_33,
-            honors=_HONORS_0_10,
+            injects_cdi_devices=True,
             sends_pod_update=True,
             is_crio=True,
         ),
@@ -245,7 +228,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 11, 0),
             valid_events=VALID_EVENTS_0_10,
             fills=_CRIO_1_35,
-            honors=_HONORS_0_11,
+            injects_cdi_devices=True,
             sends_pod_update=True,
             is_crio=True,
         ),
@@ -256,7 +239,7 @@ PROFILES: Final[dict[str, Profile]] = {
             nri_version=(0, 11, 0),
             valid_events=VALID_EVENTS_0_10,
             fills=_CRIO_1_36,
-            honors=_HONORS_0_11,
+            injects_cdi_devices=True,
             sends_pod_update=True,
             is_crio=True,
         ),

@@ -13,7 +13,7 @@ from nri_claim2core.nri import nri_pb2 as api
 from nri_claim2core.nri.runtime.adjust import HOOK_KINDS, RDT_FIELDS, SINGLE_MESSAGES
 from nri_claim2core.nri.runtime.edits import Field, drop_items, put_entry, replace_items
 from nri_claim2core.nri.runtime.owners import removed_key
-from nri_claim2core.nri.runtime.profiles_table import Honor, Profile
+from nri_claim2core.nri.runtime.profiles_table import Profile
 from nri_claim2core.nri.runtime.resources import put_hugepage_limit
 
 
@@ -41,7 +41,7 @@ def apply_adjustment(
     if adjust.mounts:
         replace_items(container.mounts, sorted(container.mounts, key=_mount_order))
     container.rlimits.extend(adjust.rlimits)
-    if Honor.CDI_DEVICES not in profile.honors:
+    if not profile.injects_cdi_devices:
         return ()
     return tuple(device.name for device in adjust.CDI_devices)
 

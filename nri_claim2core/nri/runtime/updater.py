@@ -57,6 +57,9 @@ class Updater:
         if reaches_process:
             try:
                 self._backend.update(record.spec, stored)
-            except BackendError:
+            except Exception as error:
                 stored.CopyFrom(before)
-                raise
+                if isinstance(error, BackendError):
+                    raise
+                # A backend's own failure fails this update, not the thread that serves plugins.
+                raise BackendError(f"{type(error).__name__}: {error}") from error

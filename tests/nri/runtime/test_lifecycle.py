@@ -601,6 +601,20 @@ def test_unsolicited_updates(bed, containers):
     assert cpus_of(runtime, "ctr1") == "1"
 
 
+def test_a_backend_that_breaks_fails_the_update_and_serves_on(bed, containers):
+    class Broken(Backend):
+        def update(self, container, resources):
+            raise OSError("no such cgroup")
+
+    runtime, plugin = bed(backend=Broken())
+    runtime.create_container("pod1", containers(cpus="0"))
+    runtime.start_container("ctr1")
+    for _ in range(2):
+        reply = unsolicited(plugin, one("ctr1", "1"))
+        assert reply.message == "NRI update of some containers failed"
+    assert cpus_of(runtime, "ctr1") == "0"
+
+
 def test_updates_called_for_in_a_handler_wait_until_it_has_answered(bed, containers):
     runtime, plugin = bed()
     runtime.create_container("pod1", containers(cpus="0"))
