@@ -67,7 +67,7 @@ struct task_context {
 	__u32 weight;
 	__u32 exec_class;
 	__u32 source;
-	/* Whether it is the workload: has called exec in the cgroup it is in. */
+	/* Whether it is the workload: exec was called for it in the cgroup it is in. */
 	__u64 home_cgroup_id;
 	__u32 exec_id;
 	__u32 is_workload;
@@ -333,9 +333,27 @@ static void resolve(struct task_struct *p, struct task_context *task, struct c2c
 	task->generation = is_quiet ? generation : 0;
 }
 
+static __always_inline struct mnt_namespace *mounts_of(struct task_struct *p)
+{
+	struct nsproxy *nsproxy = READ_KERNEL(((struct task_struct___scx *)p)->nsproxy);
+
+	return nsproxy ? READ_KERNEL(nsproxy->mnt_ns) : NULL;
+}
+
+/*
+ * The workload begins with the exec that is called in a file tree of its own. A runtime's init
+ * may call exec in the container's cgroup as well (runc does): in its parent's tree.
+ */
+static __always_inline bool has_own_mounts(struct task_struct *p)
+{
+	struct task_struct *parent = READ_KERNEL(((struct task_struct___scx *)p)->real_parent);
+
+	return parent && mounts_of(p) != mounts_of(parent);
+}
+
 /*
  * Exec counts for the cgroup in which it happened; a thread moved by others starts anew.
- * Tells whether it called exec since it was last looked at.
+ * Tells whether a workload called exec since it was last looked at.
  */
 static __always_inline bool note_exec(struct task_struct *p, struct task_context *task)
 {
@@ -343,13 +361,13 @@ static __always_inline bool note_exec(struct task_struct *p, struct task_context
 	__u64 cgroup_id = c2c_cgroup_id(c2c_task_cgroup(p));
 	bool has_called_exec = exec_id != task->exec_id;
 
-	if (has_called_exec)
-		task->is_workload = 1;
-	else if (cgroup_id != task->home_cgroup_id)
+	if (cgroup_id != task->home_cgroup_id)
 		task->is_workload = 0;
+	if (has_called_exec && has_own_mounts(p))
+		task->is_workload = 1;
 	task->exec_id = exec_id;
 	task->home_cgroup_id = cgroup_id;
-	return has_called_exec;
+	return has_called_exec && task->is_workload;
 }
 
 static __always_inline void count_run(struct task_context *task)

@@ -29,8 +29,16 @@ struct cpumask {
 	__u64 bits[1];
 };
 
+struct mnt_namespace;
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+};
+
 /* Members beyond those in kernel.bpf.h. */
 struct task_struct___scx {
+	struct task_struct *real_parent;
+	struct nsproxy *nsproxy;
 	const struct cpumask *cpus_ptr;
 	int nr_cpus_allowed;
 	__u32 self_exec_id;		/* counts execs; inherited by fork */

@@ -138,6 +138,8 @@ class Start:
             try:
                 os.close(self._go)
                 os.read(reading, 1)
+                # As a runtime's init: exec is called in a file tree of its own.
+                os.unshare(os.CLONE_NEWNS)
                 os.execv(command[0], command)
             finally:
                 os._exit(127)

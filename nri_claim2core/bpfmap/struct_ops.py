@@ -101,7 +101,7 @@ class SchedulerCounter(enum.IntEnum):
     WITH_POLICY = Counter.SCHEDULER
     "Runs of threads of a workload, from its exec on, in a class that somebody decided."
     WITHOUT_POLICY = Counter.SCHEDULER + 1
-    "The same in the default class: any process that called exec in its cgroup counts."
+    "The same in the default class, of containers and services without a policy too."
     LATE_CGROUPS = Counter.SCHEDULER + 2
     "Cgroups whose workload ran before it had a policy."
     PER_CPU = Counter.SCHEDULER + 3
