@@ -82,12 +82,14 @@ class Book:
         with self._lock:
             self._pods[pod.sandbox_id] = pod
 
-    def drop_pod(self, sandbox_id: SandboxId) -> None:
-        """Forget a pod sandbox and whatever containers of it are still known."""
+    def drop_pod(self, sandbox_id: SandboxId) -> tuple[ContainerId, ...]:
+        """Forget a pod sandbox and whatever containers of it are still known; give these."""
         with self._lock:
             self._pods.pop(sandbox_id, None)
-            for container_id in tuple(self._of_sandbox.get(sandbox_id, ())):
+            left = tuple(self._of_sandbox.get(sandbox_id, ()))
+            for container_id in left:
                 self._forget(container_id)
+            return left
 
     def put(self, entry: Entry) -> None:
         """Remember a container; a second time replaces."""

@@ -37,6 +37,16 @@ class ViolationEffect(enum.Enum):
     REJECT = "reject"
 
 
+class SchedulingClass(enum.Enum):
+    """Execution class of a container's threads."""
+
+    LATENCY_CRITICAL = "latency-critical"
+    COMMUNICATION_PROGRESS = "communication-progress"
+    THROUGHPUT = "throughput"
+    DEFAULT = "default"
+    BACKGROUND = "background"
+
+
 class LogLevel(enum.Enum):
     """Least severe record that is written."""
 
@@ -179,8 +189,50 @@ class KubeletOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = "/var/lib/kubelet"
 
 
+class SchedulingOptions(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The maps that a sched_ext scheduler follows."""
+
+    enabled: Annotated[
+        bool,
+        _about(
+            "Make and pin the maps, and write the policy of every container with proven claims"
+            " before it starts. Needs root or CAP_BPF and CAP_PERFMON, and libbpf1.",
+            applies=Applies.START,
+            late=False,
+        ),
+    ] = False
+    pin_directory: Annotated[
+        AbsolutePath,
+        _about(
+            "Where the maps are pinned, on a BPF file system.",
+            applies=Applies.START,
+            expects="an absolute path",
+            late=False,
+        ),
+    ] = "/sys/fs/bpf/claim2core"
+    default_class: Annotated[
+        SchedulingClass,
+        _about(
+            "Execution class of containers with proven claims, from urgent to patient:"
+            " latency-critical, communication-progress, default, throughput, background.",
+            applies=Applies.START,
+            late=False,
+        ),
+    ] = SchedulingClass.LATENCY_CRITICAL
+    on_seed_failure: Annotated[
+        ViolationEffect,
+        _about(
+            "A container's policy cannot be put in force. report = it runs in the default class"
+            " and that is said; reject = it is not created, or where that shows only then, not"
+            " started (CRI-O starts it all the same).",
+            applies=Applies.START,
+            late=False,
+        ),
+    ] = ViolationEffect.REPORT
+
+
 class MetricsOptions(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The HTTP endpoint with /metrics, /livez, /readyz and /state."""
+    """The HTTP endpoint with /metrics, /livez, /readyz, /state and /ledger."""
 
     listen: Annotated[
         ListenAddress,
@@ -233,6 +285,7 @@ class Config(Struct, frozen=True, kw_only=True, rename="camel"):
             applies=Applies.REGISTRATION,
         ),
     ] = False
+    scheduling: SchedulingOptions = SchedulingOptions()
     metrics: MetricsOptions = MetricsOptions()
     log: LogOptions = LogOptions()
 

@@ -1,4 +1,4 @@
-"""The plugin's HTTP endpoint: /livez, /readyz, /metrics and /state.
+"""The plugin's HTTP endpoint: /livez, /readyz, /metrics, /state and, if it seeds, /ledger.
 
 Opened after registration, from housekeeping. An address that cannot be had is said once and
 tried again by the caller: the plugin's work does not depend on being watched.
@@ -39,15 +39,16 @@ class Endpoint:
         health: Health,
         metrics: Metrics,
         state: Callable[[], Mapping[str, Any]],
+        ledger: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ) -> Self | None:
         """Listen and serve; None when the address cannot be had now.
 
-        `state` gives the JSON document of `/state`; like all pages it is made on a thread of
-        the server.
+        `state` and `ledger` give the JSON documents of these pages, made on a thread of the
+        server as all pages are.
         """
         if not address.is_enabled:
             return cls(address, None)
-        server = HttpServer(address, pages(health, metrics, state))
+        server = HttpServer(address, pages(health, metrics, state, ledger))
         try:
             server.start()
         except HostError as error:
@@ -68,7 +69,10 @@ class Endpoint:
 
 
 def pages(
-    health: Health, metrics: Metrics, state: Callable[[], Mapping[str, Any]]
+    health: Health,
+    metrics: Metrics,
+    state: Callable[[], Mapping[str, Any]],
+    ledger: Callable[[], Mapping[str, Any] | None] = lambda: None,
 ) -> dict[str, Provider]:
     """Give what is served, by path."""
 
@@ -89,11 +93,25 @@ def pages(
         body, content_type = exposition().render(request.accept)
         return Response(body, content_type=content_type)
 
-    def document(_request: Request) -> Response:
-        body = json.dumps(state(), indent=2) + "\n"
-        return Response(body.encode(), content_type="application/json")
+    def show_state(_request: Request) -> Response:
+        return _json(state())
 
-    return {"/livez": livez, "/readyz": readyz, "/metrics": scrape, "/state": document}
+    def show_ledger(_request: Request) -> Response:
+        made = ledger()
+        return Response(b"nothing is seeded\n", 404) if made is None else _json(made)
+
+    return {
+        "/livez": livez,
+        "/readyz": readyz,
+        "/metrics": scrape,
+        "/state": show_state,
+        "/ledger": show_ledger,
+    }
+
+
+def _json(document: Mapping[str, Any]) -> Response:
+    body = json.dumps(document, indent=2) + "\n"
+    return Response(body.encode(), content_type="application/json")
 
 
 def _probe(health: Health, probe: Probe, request: Request) -> Response:

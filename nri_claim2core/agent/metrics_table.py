@@ -168,6 +168,34 @@ METRICS: Final = (
         {"result": READBACKS},
     ),
     Metric(
+        "claim2core_seeding_available",
+        Kind.GAUGE,
+        "1 while the maps are open and ours to write; 0 also where seeding is off.",
+    ),
+    Metric(
+        "claim2core_seeds_total",
+        Kind.COUNTER,
+        "Containers whose policy was to be put in force, by outcome.",
+        {"result": ("seeded", "failed", "unavailable")},
+    ),
+    Metric(
+        "claim2core_map_writes_total",
+        Kind.COUNTER,
+        "Rows written or removed, by the kernel side's answer.",
+        {"result": ("ok", "refused")},
+    ),
+    Metric(
+        "claim2core_map_entries",
+        Kind.GAUGE,
+        "Rows of cgroups and threads, by whether the ledger says why they are there.",
+        {"origin": ("explained", "unexplained")},
+    ),
+    Metric(
+        "claim2core_sweep_removed_total",
+        Kind.COUNTER,
+        "Rows removed that two passes found without provenance.",
+    ),
+    Metric(
         "claim2core_config_reloads_total",
         Kind.COUNTER,
         "Configuration reloads; refused ones left the running configuration in place.",

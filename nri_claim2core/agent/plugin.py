@@ -22,6 +22,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from nri_claim2core.agent.book import Book, Entry
+from nri_claim2core.agent.config import SchedulingOptions
 from nri_claim2core.agent.decide import Decider, Decision, is_unproven, orphan_pod
 from nri_claim2core.agent.decision_log import log_decision
 from nri_claim2core.agent.guard import unclaimed_go_on
@@ -34,6 +35,7 @@ from nri_claim2core.agent.records import (
     pod_record,
 )
 from nri_claim2core.agent.runtimes import reports_cdi_devices
+from nri_claim2core.agent.seeding import Seeding
 from nri_claim2core.agent.verifier import Verifier
 from nri_claim2core.model.envelope import Ownership
 from nri_claim2core.model.ids import ContainerId, SandboxId
@@ -66,6 +68,7 @@ class Claim2CorePlugin(Plugin):
         readback: ReadBack,
         book: Book,
         metrics: Metrics,
+        seeding: Seeding | None = None,
         validates: Callable[[], bool] = lambda: False,
         on_configure: Callable[[api.ConfigureRequest], None] = lambda _request: None,
     ) -> None:
@@ -75,6 +78,7 @@ class Claim2CorePlugin(Plugin):
         self._metrics = metrics
         self.verifier = Verifier(readback, book, metrics)
         metrics.before_reading(self._set_gauges)
+        self.seeding = seeding or Seeding(SchedulingOptions(), metrics)
         self._validates = validates
         self._on_configure = on_configure
         self._cdi_reported = False
@@ -190,6 +194,8 @@ class Claim2CorePlugin(Plugin):
         if decision.refusal:
             self._metrics.count("claim2core_creations_refused_total", "decision")
             raise RpcError(Code.FAILED_PRECONDITION, decision.refusal)
+        if decision.links.granted:
+            self.seeding.preflight()
         answer = adjustment(decision.envelope, container)
         spent_ns = time.perf_counter_ns() - started
         self._book.put(make_entry(pod, container, decision, {"CreateContainer": spent_ns}))
@@ -208,10 +214,11 @@ class Claim2CorePlugin(Plugin):
     def start_container(
         self, request: api.StartContainerRequest, call: Call
     ) -> api.StartContainerResponse | None:
-        """Check, before the workload's first instruction, that its cpuset is in force.
+        """Before the workload's first instruction: check its cpuset, put its policy in force.
 
-        Raises: RpcError when a container that is ours would start outside its envelope;
-        containerd then aborts the start, CRI-O only logs it.
+        Raises: RpcError when a container that is ours would start outside its envelope, or its
+        policy has to be in force and is not; containerd then aborts the start, CRI-O only logs
+        it.
         """
         started = time.perf_counter_ns()
         entry = self._refresh(request.container)
@@ -220,6 +227,8 @@ class Claim2CorePlugin(Plugin):
         violations = self.verifier.check(entry, "StartContainer", call)
         call.check()
         outside = [v for v in violations if v.severity == "error"]
+        if not (outside and entry.envelope.ownership is Ownership.OWN):
+            self.seeding.seed(entry, call)
         self._note(entry.container.id, "StartContainer", started)
         if outside and entry.envelope.ownership is Ownership.OWN:
             why = f"start refused: {outside[0].code}: {outside[0].message}"
@@ -388,9 +397,10 @@ class Claim2CorePlugin(Plugin):
 
     def _forget(self, container_id: str) -> None:
         self._book.drop(ContainerId(container_id))
+        self.seeding.release([ContainerId(container_id)])
 
     def _forget_pod(self, pod: api.PodSandbox) -> None:
-        self._book.drop_pod(SandboxId(pod.id))
+        self.seeding.release(self._book.drop_pod(SandboxId(pod.id)))
 
     def _set_gauges(self) -> None:
         tally = self._book.tally()

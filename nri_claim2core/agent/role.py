@@ -33,6 +33,7 @@ from nri_claim2core.agent.metrics import Metrics
 from nri_claim2core.agent.plugin import Claim2CorePlugin
 from nri_claim2core.agent.readback import ReadBack
 from nri_claim2core.agent.runtimes import is_known
+from nri_claim2core.agent.seeding import Seeding
 from nri_claim2core.agent.watch import ConnectionWatch
 from nri_claim2core.claims.effects import Effects
 from nri_claim2core.host.cgroups import CgroupReader
@@ -121,6 +122,7 @@ class PluginRole:
             readback=ReadBack(CgroupReader(options.root), lambda: self.plugin.decider),
             book=self.book,
             metrics=self.metrics,
+            seeding=Seeding(config.scheduling, self.metrics, root=options.root),
             validates=lambda: self._source.current.config.validate_adjustments,
             on_configure=self._on_configure,
         )
@@ -162,6 +164,8 @@ class PluginRole:
                     "files": list(self._source.current.files),
                 },
             )
+            # Before the first container can start.
+            self.plugin.seeding.open()
             # Collections happen in housekeeping, not in the middle of a container's start.
             gc.disable()
             chores = threading.Thread(target=self._housekeep, name="housekeeping", daemon=True)
@@ -225,10 +229,12 @@ class PluginRole:
                     self._apply(self._source.reload(), "files")
                     self.watch.reloaded()
                 elif chore == "settle":
+                    self.plugin.seeding.settle(self.book.claiming())
                     self.plugin.verifier.verify_all()
                     settle_memory()
                 elif chore == "poll":
                     self.plugin.verifier.verify_again()
+                    self.plugin.seeding.poll(self.book.claiming())
                     gc.collect()
                 self._check_handlers()
                 endpoint = self._kept_endpoint(endpoint)
@@ -255,7 +261,11 @@ class PluginRole:
                 return endpoint
             endpoint.close()
         return Endpoint.open(
-            address, health=self.watch.health, metrics=self.metrics, state=self._state
+            address,
+            health=self.watch.health,
+            metrics=self.metrics,
+            state=self._state,
+            ledger=self.plugin.seeding.ledger,
         )
 
     def _state(self) -> Document:

@@ -69,7 +69,7 @@ def test_all_mistakes_of_a_file_are_reported_at_once_by_line() -> None:
             "zzz: 1\n",
             (
                 "c.yaml:1: zzz: unknown key - valid here: plugin, mode, claims, cdi, kubelet,"
-                " reservedNamespaces, validateAdjustments, metrics, log"
+                " reservedNamespaces, validateAdjustments, scheduling, metrics, log"
             ),
         ),
         (

@@ -76,6 +76,12 @@ def test_defaults_are_those_of_the_design() -> None:
         "kubelet": {"root": "/var/lib/kubelet"},
         "reservedNamespaces": ["kube-system"],
         "validateAdjustments": False,
+        "scheduling": {
+            "enabled": False,
+            "pinDirectory": "/sys/fs/bpf/claim2core",
+            "defaultClass": "latency-critical",
+            "onSeedFailure": "report",
+        },
         "metrics": {"listen": "127.0.0.1:9899"},
         "log": {"level": "info", "format": "auto"},
     }

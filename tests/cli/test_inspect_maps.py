@@ -302,7 +302,8 @@ def test_ten_thousand_rows(writer, cgroup, place, capsys):
     assert main(["inspect", "map", *place]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "Cgroup rows: 10000" in lines
-    assert max(map(len, lines)) <= 80
+    # A path is shown whole, however long.
+    assert max(len(line) for line in lines if place[1] not in line) <= 80
 
 
 def test_nothing_is_made_where_maps_are_missing(bpffs, pins, place, capsys):
