@@ -12,6 +12,7 @@ TESTS = (
     "e2e/test_vm_cgroup_v2.py",
     "e2e/test_vm_memory_nodes.py",
     "e2e/test_vm_scheduler.py",
+    "e2e/test_vm_seed.py",
     "e2e/test_vm_units.py",
     "tests/host/test_cgroups.py::test_real_cgroup[v2]",
     # The bed finds and removes its cgroups in the one tree.
@@ -32,7 +33,7 @@ TESTS = (
 )
 """Node ids."""
 
-_OWN = "test_vm or test_real_cgroup"
+_OWN = "(test_vm and not fifty) or test_real_cgroup"
 _ONE_SERIES = "containerd-2.1 and not 200"
 
 TIER = (*TESTS, "-k", f"{_OWN} or ({_ONE_SERIES})")
