@@ -78,6 +78,34 @@ def test_every_unit_is_as_systemd_wants_it(command):
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
+@pytest.fixture
+def scheduling():
+    """The plugin's service with the drop-in, and a configuration that needs it."""
+    drop_in = UNITS / "nri-claim2core.service.d" / "scheduling.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text((DEPLOY / "scheduling.conf").read_text())
+    config = Path("/etc/claim2core/claim2core.yaml")
+    config.parent.mkdir()
+    config.write_text("scheduling: {enabled: true}\n")
+    systemctl("daemon-reload")
+    yield
+    systemctl("stop", "nri-claim2core")
+    remove_pins()
+    Path(DIRECTORY).rmdir()
+    for path in (drop_in, config):
+        path.unlink()
+        path.parent.rmdir()
+
+
+def test_the_plugins_service_may_keep_the_maps(command, scheduling):
+    # There is no runtime to register with; the maps are made before that.
+    systemctl("start", "--no-block", "nri-claim2core")
+    wait_until((Path(DIRECTORY) / "c2c_control").exists, "the maps")
+    found = json.loads(command("inspect", "map", "control", "-o", "json").stdout)
+    service = systemctl("show", "nri-claim2core", "--property=MainPID", "--value")
+    assert found["control"]["writerTgid"] == int(service)
+
+
 def test_the_scheduler_is_attached_and_outlives_its_unit(command, maps):
     systemctl("start", "nri-claim2core-scheduler")
     wait_until(lambda: STATE.read_text() == "enabled\n", "the attachment")
