@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.plugin_node import wait_until
 from nri_claim2core.lab import node
 from nri_claim2core.lab.cgroups import BedCgroups
 from nri_claim2core.lab.containerd import BedOptions, Containerd
@@ -113,6 +114,10 @@ def test_workload_that_ends_reports_its_exit(containerd, pod):
     assert containerd.cri.list_containers()[container.id] is ContainerState.CREATED
     containerd.cri.start(container.id)
     assert wait_for_first_mask(container.log_path).cpus == os.sched_getaffinity(0)
+    # To stop it while it ends can fail in the shim.
+    wait_until(
+        lambda: containerd.cri.status(container.id).state is ContainerState.EXITED, "its end"
+    )
     containerd.cri.stop(container.id)
     status = containerd.cri.status(container.id)
     assert (status.state, status.exit_code) == (ContainerState.EXITED, 0)

@@ -95,7 +95,7 @@ def wait_for_line(stream, text):
 
 def test_demo_on_containerd(installation, place):
     code, out, err = run_demo(place, "--containerd", installation.text, "-o", "json")
-    assert code == 0, err
+    assert code == 0, out + err
     report = json.loads(out)
     assert report["kind"] == "DemoReport"
     assert report["ok"]
