@@ -28,7 +28,7 @@ from nri_claim2core.bpfmap.loader import Loaded, load
 from nri_claim2core.bpfmap.mutate import Writer, error_of
 from nri_claim2core.bpfmap.readback import read_cells, read_cgroups, read_tasks
 from nri_claim2core.bpfmap.requests import Outcome, Request
-from nri_claim2core.bpfmap.rows import CgroupRow, Policy, TaskRow
+from nri_claim2core.bpfmap.rows import CellRow, CgroupRow, Policy, TaskRow
 from nri_claim2core.host.default_cgroup import find_default_cgroup
 from nri_claim2core.model.errors import HostError, StaleError
 from nri_claim2core.model.ids import ContainerId
@@ -63,7 +63,7 @@ class Seeder:
             self._writer = Writer(self._loaded)
             self._token = self._writer.take()
             self._cells = CellTable(self._loaded.maps.infos["c2c_cells"].max_entries)
-            for cell in read_cells(self._loaded.maps):
+            for cell in _known_cells(self._loaded):
                 if not cell.index:
                     continue
                 if cell.state is CellState.LIVE and cell.sealed:
@@ -236,6 +236,18 @@ class Seeder:
 
     def _count(self, result: str) -> None:
         self._metrics.count("claim2core_seeds_total", result)
+
+
+def _known_cells(loaded: Loaded) -> list[CellRow]:
+    try:
+        return read_cells(loaded.maps)
+    except ValueError as error:
+        raise HostError(
+            f"a cell of the pinned maps is in no state that is known here: {error}",
+            path=loaded.maps.directory,
+            hint="another hand wrote it: remove the pins, and start the plugin again",
+            code="C2C-SEED-03",
+        ) from error
 
 
 def say_unseeded(entry: Entry, error: HostError | StaleError) -> None:

@@ -283,6 +283,20 @@ def test_who_lost_the_token_stops_and_takes_it_from_nobody(
     seeding.close()
 
 
+def test_a_cell_that_another_hand_wrote_makes_seeding_unavailable_and_nothing_else(
+    pins, bpffs, metrics, caplog, monkeypatch
+):
+    def broken(_maps):
+        raise ValueError("7 is not a valid CellState")
+
+    monkeypatch.setattr("nri_claim2core.agent.seeder.read_cells", broken)
+    seeding = seeding_of(pins, metrics)
+    seeding.open()
+    seeding.preflight()
+    assert [record.code for record in caplog.records] == ["C2C-SEED-03"]
+    seeding.close()
+
+
 def test_without_maps_containers_start_or_are_refused_as_configured(tmp_path, metrics, caplog):
     running = entry_of(tmp_path, 1)
     lenient = seeding_of(str(tmp_path / "no-bpffs"), metrics)
