@@ -23,6 +23,7 @@ from nri_claim2core.agent.ledger import CGROUPS, TASKS, Key, Ledger, LedgerRow
 from nri_claim2core.agent.metrics import Metrics
 from nri_claim2core.bpfmap import requests
 from nri_claim2core.bpfmap.abi import CellState, CgroupId, ExecClass, Result, Tid
+from nri_claim2core.bpfmap.errors import PinGoneError
 from nri_claim2core.bpfmap.identity import check_pid_namespace, read_cgroup_id, read_pid_ino
 from nri_claim2core.bpfmap.loader import Loaded, load
 from nri_claim2core.bpfmap.mutate import Writer, error_of
@@ -58,7 +59,7 @@ class Seeder:
         self._root = root
         self._lock = threading.Lock()
         self._suspects: frozenset[Key] = frozenset()
-        self._loaded: Final[Loaded] = load(directory, replace=True)
+        self._loaded: Final[Loaded] = _load(directory)
         try:
             self._writer = Writer(self._loaded)
             self._token = self._writer.take()
@@ -236,6 +237,14 @@ class Seeder:
 
     def _count(self, result: str) -> None:
         self._metrics.count("claim2core_seeds_total", result)
+
+
+def _load(directory: str) -> Loaded:
+    try:
+        return load(directory)
+    except PinGoneError:
+        # A part of a set is of no use to anybody. One of another ABI may be in use: it stays.
+        return load(directory, replace=True)
 
 
 def _known_cells(loaded: Loaded) -> list[CellRow]:

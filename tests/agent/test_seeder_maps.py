@@ -283,6 +283,22 @@ def test_who_lost_the_token_stops_and_takes_it_from_nobody(
     seeding.close()
 
 
+def test_a_set_with_a_part_missing_is_made_anew(seeder, pins, metrics):
+    (Path(pins) / "c2c_tasks").unlink()
+    again = Seeder(pins, ExecClass.DEFAULT, metrics)
+    again.inspect_rows()
+    again.close()
+
+
+def test_maps_of_another_abi_are_left_alone(seeder, pins, metrics, caplog, monkeypatch):
+    before = {pin.name: pin.stat().st_ino for pin in Path(pins).iterdir()}
+    monkeypatch.setattr("nri_claim2core.bpfmap.pins.ABI", 2)
+    other = seeding_of(pins, metrics)
+    other.open()
+    assert [record.code for record in caplog.records] == ["C2C-BPF-02"]
+    assert {pin.name: pin.stat().st_ino for pin in Path(pins).iterdir()} == before
+
+
 def test_a_cell_that_another_hand_wrote_makes_seeding_unavailable_and_nothing_else(
     pins, bpffs, metrics, caplog, monkeypatch
 ):
